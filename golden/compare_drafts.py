@@ -138,14 +138,21 @@ def schedule_table(results: dict) -> str:
     return "\n".join(["| | all three |", "|---|---|"] + [f"| {name} | {value} |" for name, value in rows])
 
 
+def means_table(first: str, columns: list, rows: dict) -> str:
+    """Means over the kinds of text. columns: (title, measure, digits, the kind that is left out). rows: name -> kinds."""
+    lines = [[first, *(title for title, *_ in columns)]]
+    lines += [[name, *(f"{mean(kinds, measure, without):.{digits}f}" for _, measure, digits, without in columns)]
+              for name, kinds in rows.items()]
+    head, *body = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([head, "|" + "---|" * (len(columns) + 1), *body])
+
+
 def objective_table(results: dict) -> str:
-    lines = ["| objective | same argmax | greedy alpha | alpha at temperature 1 | same argmax without poems "
-             "| alpha at temperature 1 without poems |", "|---|---|---|---|---|---|"]
-    for objective, kinds in results["objectives"]["kinds"].items():
-        lines.append(f"| {objective} | {mean(kinds, 'same_argmax'):.3f} | {mean(kinds, 'alpha'):.3f} "
-                     f"| {mean(kinds, 'overlap'):.3f} | {mean(kinds, 'same_argmax', without='poems'):.3f} "
-                     f"| {mean(kinds, 'overlap', without='poems'):.3f} |")
-    return "\n".join(lines)
+    return means_table("objective", [("same argmax", "same_argmax", 3, ""), ("greedy alpha", "alpha", 3, ""),
+                                     ("alpha at temperature 1", "overlap", 3, ""),
+                                     ("same argmax without poems", "same_argmax", 3, "poems"),
+                                     ("alpha at temperature 1 without poems", "overlap", 3, "poems")],
+                       results["objectives"]["kinds"])
 
 
 def main():

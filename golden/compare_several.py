@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 
 import textgen
-from compare_drafts import MODELS, SAMPLE_SEED, Texts, logits_after, mean, size_of
+from compare_drafts import MODELS, SAMPLE_SEED, Texts, logits_after, means_table, size_of
 from evaluate import SPEC_LENGTH
 from model import load
 from train_several import PLAN, STUDENTS
@@ -103,14 +103,11 @@ def compare(work: Path, n_prompts: int, max_new_tokens: int) -> dict:
 
 
 def table(results: dict) -> str:
-    lines = ["| what drafts | greedy coverage | greedy tokens per round | accepted at temperature 1 | without poems: greedy coverage "
-             "| accepted at temperature 1 |", "|---|---|---|---|---|---|"]
-    for way, found in results["ways"].items():
-        kinds = found["kinds"]
-        lines.append(f"| {way} | {mean(kinds, 'coverage'):.3f} | {mean(kinds, 'emitted_per_round'):.2f} "
-                     f"| {mean(kinds, 'accepted'):.3f} | {mean(kinds, 'coverage', without='poems'):.3f} "
-                     f"| {mean(kinds, 'accepted', without='poems'):.3f} |")
-    return "\n".join(lines)
+    return means_table("what drafts", [("greedy coverage", "coverage", 3, ""), ("greedy tokens per round", "emitted_per_round", 2, ""),
+                                       ("accepted at temperature 1", "accepted", 3, ""),
+                                       ("without poems: greedy coverage", "coverage", 3, "poems"),
+                                       ("accepted at temperature 1", "accepted", 3, "poems")],
+                       {way: found["kinds"] for way, found in results["ways"].items()})
 
 
 def main():
