@@ -149,7 +149,7 @@ BatchBudget budget_for(double draft_step) {
   return budget;
 }
 
-// A batch of which a share of the drafts is accepted at each place, for so many steps.
+// Lets the budget learn from a batch whose drafts are accepted with probability alpha.
 void teach(BatchBudget& budget, double alpha, int requests, int steps) {
   std::mt19937 random(4);
   std::bernoulli_distribution accepts(alpha);
