@@ -13,10 +13,12 @@ namespace {
 // first-level cache. Every panel reads the block of x again.
 constexpr int kChunkSteps = 4096 / kPanelRows;
 constexpr int kBlockRows = 256;
+constexpr int kChunkGroups = kChunkSteps / kGroupElements;
 static_assert(kChunkSteps % kGroupElements == 0, "whole groups of q4");
 
 // A block of x in the order in which it is read: [K / kChunkSteps][rows][kChunkSteps]. So rows that
-// share a tile are side by side. In x itself, their starts may all map to one set of the cache.
+// share a tile are side by side. In x itself, their starts may all map to one set of the cache. For
+// q4 the sums of x over groups follow, [K / kChunkSteps][rows][kChunkGroups].
 struct PackedBlock {
   float* data;
   int rows, width;
@@ -24,21 +26,29 @@ struct PackedBlock {
   float* at(int row, int step) const {  // REQUIRES: step is a multiple of kChunkSteps
     return data + std::ptrdiff_t{step} * rows + std::ptrdiff_t{row} * kChunkSteps;
   }
+  float* sums_at(int row, int step) const {
+    float* const sums = data + std::ptrdiff_t{parts_of(width, kChunkSteps)} * rows * kChunkSteps;
+    return sums + (std::ptrdiff_t{step} / kChunkSteps * rows + row) * kChunkGroups;
+  }
 };
 
-// After the last elements come zeros up to a whole group, for q4.
-void pack(const float* from, int row, const PackedBlock& block) {  // [K]
+// For q4, zeros follow the last elements, up to a whole group.
+void pack(const float* from, int row, bool is_q4, const PackedBlock& block) {  // [K]
   for (int k = 0; k < block.width; k += kChunkSteps) {
     const int steps = std::min(kChunkSteps, block.width - k);
-    float* const end = std::copy_n(from + k, steps, block.at(row, k));
-    std::fill_n(end, groups_of(steps) * kGroupElements - steps, 0.0f);
+    float* const to = block.at(row, k);
+    float* const end = std::copy_n(from + k, steps, to);
+    if (!is_q4) continue;
+    std::fill(end, to + groups_of(steps) * kGroupElements, 0.0f);
+    prepare_for_groups(to, groups_of(steps), block.sums_at(row, k));
   }
 }
 
 // The product of a tile of rows and a chunk.
 struct Tile {
-  const float* chunk;  // [steps][kPanelRows]
-  const float* x;      // [rows][kChunkSteps]
+  const float* chunk;   // [steps][kPanelRows]
+  const float* x;       // [rows][kChunkSteps]
+  const float* x_sums;  // [rows][kChunkGroups], for q4
   int steps;
   const float* scales;       // [kPanelRows], for the last chunk of int8; otherwise null
   const PanelGroup* groups;  // of the chunk, for q4; otherwise null
@@ -72,7 +82,8 @@ void multiply(const Tile& tile) {
   for (int first = 0; tile.groups != nullptr && first < tile.steps; first += kGroupElements) {
     TileSums<M> chains;
     add(first, kGroupElements, chains);
-    add_group(tile.groups[first / kGroupElements], chains, tile.x + first, kChunkSteps, sums);
+    const int g = first / kGroupElements;
+    add_group(tile.groups[g], chains, tile.x_sums + g, kChunkGroups, sums);
   }
   if (tile.scales != nullptr) scale(tile.scales, sums);
   store_sums(sums, tile.out, tile.out_stride);
@@ -95,7 +106,7 @@ void widen(const std::byte* panel, int steps, float* chunk) {  // [steps][kPanel
   }
 }
 
-// The integers q of whole groups.
+// The integers q of whole groups, times the powers of their steps.
 void widen_q4(const PanelGroup* groups, int steps, float* chunk) {
   for (int first = 0; first < steps; first += kGroupElements) {
     for_group(*groups++, [&](const PanelStep& step, int k) {
@@ -152,6 +163,7 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
       float* sum = sums + first * kPanelRows;
       kMultiply[count]({.chunk = chunk,
                         .x = block.at(first, k),
+                        .x_sums = block.sums_at(first, k),
                         .steps = steps,
                         .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
                         .groups = groups,
@@ -170,17 +182,18 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
 
 void BlockedMatmul::reserve(int width) {
   const std::size_t chunks = parts_of(width, kChunkSteps);
-  const std::size_t size = chunks * kChunkSteps * kBlockRows;
+  const std::size_t size = chunks * (kChunkSteps + kChunkGroups) * kBlockRows;
   if (block_.size() < size) block_ = DeviceArray<float>(allocator_, size);
 }
 
 void BlockedMatmul::multiply(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight,
                              DeviceRows y) {
   reserve(x.width);  // another backend may have loaded the matrix
+  const bool is_q4 = weight.type() == WeightType::kQ4;
   for_parts(x.rows, parts_of(x.rows, kBlockRows), [&](int first, int count) {
     const PackedBlock block = {block_.data(), count, x.width};
     team.run_ranges(count, [&](std::int64_t begin, std::int64_t end) {
-      for (int r = begin; r < end; ++r) pack(x.row(first + r), r, block);
+      for (int r = begin; r < end; ++r) pack(x.row(first + r), r, is_q4, block);
     });
     team.run_stealing(weight.panels(), [&](std::int64_t panel) {
       const int column = panel * kPanelRows;

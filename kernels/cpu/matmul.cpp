@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "kernels/cpu/grouped_rows.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/panel_steps.h"
 
@@ -23,7 +24,7 @@ constexpr std::ptrdiff_t kFar = 16 << 10, kNear = 3 << 9;
 
 template <WeightType type, int M>
 void multiply_tile(const std::byte* panel,  // of K elements, and the scales of int8
-                   const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]
+                   const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]; q4: GroupedRows
                    float* y, std::ptrdiff_t y_stride,                   // [M, kPanelRows]
                    Ahead far) {
   TileSums<M> sums;
@@ -97,7 +98,9 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, ConstDeviceRows 
 // Every output is one chain of fused multiply-adds over k. The lanes of a vector are different
 // outputs, and no two rows or threads share one. So neither their number nor the vector's width can
 // change a bit.
-void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, DeviceRows y) {
+void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, GroupedRows& grouped,
+            DeviceRows y) {
+  if (weight.type() == WeightType::kQ4) x = grouped.of(x);
   team.run_stealing(weight.panels(), [&](std::int64_t panel) {
     const int column = panel * kPanelRows;
     const int columns = std::min(kPanelRows, y.width - column);

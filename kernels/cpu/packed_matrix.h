@@ -28,7 +28,7 @@ namespace specdec::cpu {
 inline constexpr int kPanelRows = 2 * kLanes;
 
 // kGroupElements steps of a q4 panel. Step k of row r is in bits 4 (k % 8) .. 4 (k % 8) + 3 of
-// words[r / kLanes][k / 8][r % kLanes], so that a shift brings the next step of all lanes.
+// words[r / kLanes][k / 8][r % kLanes], so that a mask leaves one step of all lanes.
 struct PanelGroup {
   static constexpr int kInWord = 8;
 
@@ -61,7 +61,10 @@ class PackedMatrix : public WeightMatrix {
   DeviceArray<std::byte> data_;
 };
 
+class GroupedRows;
+
 // y = x W^T. x: [T, W.width()]; y: [T, W.rows()].
-void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, DeviceRows y);
+void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, GroupedRows& grouped,
+            DeviceRows y);
 
 }  // namespace specdec::cpu

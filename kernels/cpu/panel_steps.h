@@ -88,16 +88,6 @@ inline PanelStep load_step(const std::byte* from) {
   }
 }
 
-// The floats q = 0 .. 15 in the low four bits of each lane; the other bits may be anything.
-inline Floats floats_from_q4(Words words) {
-#if defined(__AVX512F__)
-  const Floats numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  return _mm512_maskz_permutexvar_ps(0xffff, std::bit_cast<__m512i>(words), numbers);
-#else
-  return __builtin_convertvector(std::bit_cast<Ints>(words & 15u), Floats);
-#endif
-}
-
 // The sums of products of M rows of x with a panel's rows.
 template <int M>
 struct TileSums {
@@ -133,7 +123,18 @@ inline void add_steps(const std::byte* panel,                   // [steps][kPane
 // ---- groups of q4
 
 // [snippet for-group]
-// Calls use(step, k) for each step of a group, which has its integers q.
+// 16^k: what step k of a word is multiplied by, because its bits stay where they are.
+constexpr float power_of_step(int k) { return static_cast<float>(1u << 4 * k); }
+
+// The integers q of step k of a word, times 16^k. Only the last step needs the sign bit, and an
+// unsigned conversion, which takes longer on some processors.
+inline Floats step_of_words(Words words, int k) {
+  const Words step = words & (15u << 4 * k);
+  if (k == PanelGroup::kInWord - 1) return __builtin_convertvector(step, Floats);
+  return __builtin_convertvector(std::bit_cast<Ints>(step), Floats);
+}
+
+// Calls use(step, k) for each step of a group, which has its integers times power_of_step(k).
 template <typename Use>
 [[gnu::always_inline]] inline void for_group(const PanelGroup& group, const Use& use) {
   for (int first = 0; first < kGroupElements; first += PanelGroup::kInWord) {
@@ -142,7 +143,7 @@ template <typename Use>
     std::memcpy(&high, group.words[1][first / PanelGroup::kInWord], sizeof high);
     SPECDEC_UNROLL
     for (int k = 0; k < PanelGroup::kInWord; ++k) {
-      use(PanelStep{floats_from_q4(low >> 4 * k), floats_from_q4(high >> 4 * k)}, first + k);
+      use(PanelStep{step_of_words(low, k), step_of_words(high, k)}, first + k);
     }
   }
 }
@@ -158,10 +159,21 @@ inline float sum_of_group(const float* x) {  // [kGroupElements]
   return tree_sum(fold(sums));
 }
 
-// sums += scales * chains + minimums * (the sum of each row of x over the group).
+// x: [groups x kGroupElements], of which it writes the sum of each group. Then it divides each
+// element by the power of its step.
+inline void prepare_for_groups(float* x, int groups, float* x_sums) {
+  for (int g = 0; g < groups; ++g, x += kGroupElements) {
+    x_sums[g] = sum_of_group(x);
+    SPECDEC_UNROLL
+    for (int k = 0; k < kGroupElements; ++k) x[k] /= power_of_step(k % PanelGroup::kInWord);
+  }
+}
+
+// sums += scales * chains + minimums * x_sums, where x_sums has the sum of each row of x over the
+// group.
 template <int M>
 inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
-                      const float* x, std::ptrdiff_t x_stride,             // [M, kGroupElements]
+                      const float* x_sums, std::ptrdiff_t stride,          // [M]
                       TileSums<M>& sums) {
   const auto load_halves = [](const std::uint16_t* halves) {
     return load_step<WeightType::kF16>(reinterpret_cast<const std::byte*>(halves));
@@ -169,7 +181,7 @@ inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
   const PanelStep scales = load_halves(group.scales), minimums = load_halves(group.minimums);
   SPECDEC_UNROLL
   for (int m = 0; m < M; ++m) {
-    const Floats sum = splat<Floats>(sum_of_group(x + m * x_stride));
+    const Floats sum = splat<Floats>(x_sums[m * stride]);
     sums.low[m] = multiply_add(scales.low, chains.low[m], sums.low[m]);
     sums.high[m] = multiply_add(scales.high, chains.high[m], sums.high[m]);
     sums.low[m] = multiply_add(minimums.low, sum, sums.low[m]);
@@ -177,25 +189,23 @@ inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
   }
 }
 
-// sums += x W^T over `width` elements, group by group. Calls prefetch_group() once per group. A
-// shorter last group is multiplied with zeros, which changes nothing: its last q are 0, too.
+// sums += x W^T over `width` elements, group by group, where x is GroupedRows. Calls
+// prefetch_group() once per group. A shorter last group is multiplied with zeros, which changes
+// nothing: its last q are 0, too.
 template <int M, typename PrefetchGroup>
 inline void add_groups(const PanelGroup* groups, const float* x,
                        std::ptrdiff_t x_stride,  // [M, width]
                        int width, const PrefetchGroup& prefetch_group, TileSums<M>& sums) {
-  const auto add = [&](const PanelGroup& group, const float* from, std::ptrdiff_t stride) {
+  const int count = groups_of(width);
+  const float* const x_sums = x + count * kGroupElements;
+  for (int g = 0; g < count; ++g) {
     prefetch_group();
     TileSums<M> chains;
-    for_group(group,
-              [&](const PanelStep& step, int k) { add_step(step, from + k, stride, chains); });
-    add_group(group, chains, from, stride, sums);
-  };
-  const int whole = width / kGroupElements * kGroupElements;
-  for (int k = 0; k < whole; k += kGroupElements) add(*groups++, x + k, x_stride);
-  if (whole == width) return;
-  float rest[M][kGroupElements] = {};
-  for (int m = 0; m < M; ++m) std::copy_n(x + m * x_stride + whole, width - whole, rest[m]);
-  add(*groups, rest[0], kGroupElements);
+    for_group(groups[g], [&](const PanelStep& step, int k) {
+      add_step(step, x + g * kGroupElements + k, x_stride, chains);
+    });
+    add_group(groups[g], chains, x_sums + g, x_stride, sums);
+  }
 }
 
 // Multiplies the sums of an int8 panel by its scales, [kPanelRows].

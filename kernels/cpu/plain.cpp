@@ -143,7 +143,10 @@ float product_of_groups(const float* x, const PlainMatrix& w, int n) {
     const cpu::Q4Group group = w.group(n, first / kGroupElements);
     const int count = std::min(kGroupElements, w.width() - first);
     float chain = 0.0f;
-    for (int i = 0; i < count; ++i) chain = std::fma(x[first + i], float(group.q(i)), chain);
+    for (int i = 0; i < count; ++i) {
+      const float power = std::ldexp(1.0f, 4 * (i % 8));  // as in the fast version; it is exact
+      chain = std::fma(x[first + i] / power, power * float(group.q(i)), chain);
+    }
     total = std::fma(cpu::float_from_f16(group.scale), chain, total);
     total = std::fma(cpu::float_from_f16(group.minimum), sum(x + first, count), total);
   }
