@@ -10,8 +10,9 @@ namespace specdec {
 
 // What the passes of a step cost, by the requests or rows that share them.
 struct StepCosts {
-  CostCurve target;  // a pass of the target over M rows
-  CostCurve draft;   // one draft for each of M requests
+  CostCurve target;       // a pass of the target over M rows
+  CostCurve first_draft;  // the first draft for each of M requests, with what catches up before it
+  CostCurve next_draft;   // one more draft for each of M requests
 };
 
 // [snippet batch-budget]
@@ -26,14 +27,16 @@ class BatchBudget {
   void set_costs(const StepCosts& costs) { costs_.emplace(costs); }
 
   // From history alone: the most drafts of a round of the next step, and the survival that a place
-  // must have so that even the cheapest row could pay.
+  // must have so that even the cheapest row could pay. Call begin() before the drafts with the
+  // number of requests of the step. It may lower the first of them.
+  void begin(int requests);
   int most_places() const { return depth_; }
   double least_survival() const { return least_survival_; }
 
   // The rows of a step, see give_rows().
   std::vector<int> give(std::span<const std::span<const double>> survival) const;
 
-  // What became of the drafts of a request in a step.
+  // What became of a request's drafts in a step.
   struct Outcome {
     int offered = 0, given = 0, accepted = 0;  // places drafted, with a row, accepted
   };
@@ -51,7 +54,8 @@ class BatchBudget {
 
  private:
   static constexpr double kForget = 0.95;  // about the last 20 steps count
-  static constexpr int kProbeEvery = 32;   // steps until a place more is tried
+  // Steps until a place more is tried: at first, and when it did not help again and again.
+  static constexpr int kFirstWait = 32, kLongestWait = 512;
 
   // Recent sums at one place of a round, over the steps that drafted so far.
   struct Place {
@@ -60,15 +64,19 @@ class BatchBudget {
 
   void count(std::span<const Outcome> step);
   void choose_depth();
+  int best_depth() const;
+  bool could_pay(int depth) const;
+  double rate_of(double tokens, double rows, int depth) const;
   double draft_seconds(int depth) const;
 
   std::optional<int> rows_;
   std::optional<StepCosts> costs_;
   std::vector<Place> places_;  // [largest]
-  int depth_;
+  int depth_;                  // of this step
+  int best_ = 0;               // the same but for probes
   double least_survival_ = 0;
-  double requests_ = 1;  // of the last step
-  int steps_to_probe_ = kProbeEvery;
+  double requests_ = 0;  // of this step, or of the step before
+  int wait_ = kFirstWait, steps_to_probe_ = kFirstWait;
   Stats stats_;
 };
 

@@ -15,6 +15,7 @@ RoundsWithinBudget::RoundsWithinBudget(LanguageModel& target, Drafter& drafter,
 
 // [snippet draft-within-budget]
 void RoundsWithinBudget::draft(std::span<RequestState* const> batch) {
+  budget_->begin(int_size(batch));
   BatchedRounds::draft(batch);
   survival_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {

@@ -39,7 +39,8 @@ class AdaptiveTest(ProgramTest):
         cls.profile.write_text(json.dumps(COSTS))
         cls.rows_profile = cls.folder / "rows.json"
         cls.rows_profile.write_text(json.dumps(COSTS | {"passes_by_rows": [[1, 1], [4, 1.3], [8, 1.9], [24, 6]],
-                                                        "drafts_by_requests": [[1, 0.02], [4, 0.03]]}))
+                                                        "first_drafts_by_requests": [[1, 0.02], [4, 0.03]],
+                                                        "next_drafts_by_requests": [[1, 0.02], [4, 0.03]]}))
 
     def expect_bad(self, words, *arguments):
         self.expect_bad_input(words, PROGRAMS / ADAPTIVE, "--max-new-tokens", "2", *arguments)

@@ -271,8 +271,9 @@ void AdaptiveBatch::begin(BatchSession& session, const RoundCapacity& capacity) 
       load_or_measure_costs(session.options, session.files, session.target.model, session.draft,
                             session.sizes.capacity.requests, session.sizes.spec_length);
   if (session.options.auto_rows) {
-    budget_->set_costs(
-        {CostCurve(profile_->passes_by_rows), CostCurve(profile_->drafts_by_requests)});
+    budget_->set_costs({CostCurve(profile_->passes_by_rows),
+                        CostCurve(profile_->first_drafts_by_requests),
+                        CostCurve(profile_->next_drafts_by_requests)});
   }
   session.extras.fields["cost_profile"] = to_json(*profile_);
   session.announcement +=

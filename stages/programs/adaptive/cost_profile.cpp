@@ -113,7 +113,8 @@ Json to_json(const CostProfile& profile) {
                {"draft_round_seconds", profile.draft_round}};
   if (profile.has_rows()) {
     json["passes_by_rows"] = to_json(profile.passes_by_rows);
-    json["drafts_by_requests"] = to_json(profile.drafts_by_requests);
+    json["first_drafts_by_requests"] = to_json(profile.first_drafts_by_requests);
+    json["next_drafts_by_requests"] = to_json(profile.next_drafts_by_requests);
   }
   return json;
 }
@@ -144,7 +145,8 @@ CostProfile parse_profile(std::string_view text, const std::string& name) {
                    draft_round ? seconds(*draft_round, name + ": draft_round_seconds", 0) : 0);
   if (object.find("passes_by_rows") != nullptr) {
     profile.passes_by_rows = read_points(object, "passes_by_rows", name);
-    profile.drafts_by_requests = read_points(object, "drafts_by_requests", name);
+    profile.first_drafts_by_requests = read_points(object, "first_drafts_by_requests", name);
+    profile.next_drafts_by_requests = read_points(object, "next_drafts_by_requests", name);
   }
   profile.source = name;
   return profile;

@@ -23,9 +23,10 @@ struct CostProfile {
                                     // each request; never falls
   double draft_step = 0;            // one draft for each request
   double draft_round = 0;           // what the drafts of a round cost besides, however many
-  // For a budget of rows: passes of the target over any number of rows, and one draft for each of
-  // 1, 2, ... requests; empty: not measured.
-  std::vector<CostCurve::Point> passes_by_rows = {}, drafts_by_requests = {};
+  // For a budget of rows: passes of the target over any number of rows, and the first draft and one
+  // more for each of 1, 2, ... requests; empty: not measured.
+  std::vector<CostCurve::Point> passes_by_rows = {}, first_drafts_by_requests = {},
+                                next_drafts_by_requests = {};
   std::string source = {};  // where the profile comes from, for messages
 
   bool has_rows() const { return !passes_by_rows.empty(); }

@@ -21,6 +21,7 @@ constexpr int kContext = 64;  // tokens cached before a round
 constexpr int kDrafts = 4;    // the most drafts of a round
 constexpr int kLeastSweeps = 5, kMostSweeps = 32;
 constexpr double kMostSeconds = 1.5;
+constexpr double kLeastSeconds = 1e-12;  // of a draft that costs nothing
 
 std::string shape(const LlamaModel& model) {
   const LlamaConfig& c = model.config();
@@ -290,7 +291,8 @@ std::vector<CostCurve::Point> fast_points(std::span<const int> counts,
 }
 
 // For --rows auto: passes over every number of rows of a batch with up to spec_length drafts each,
-// and drafts for every number of requests, in turn as in a run. The other costs follow from these.
+// and rounds of one draft and of the most for every number of requests, in turn as in a run. The
+// other costs follow from these.
 CostProfile measure_by_rows(const RunOptions& options, const ModelFiles& files,
                             const LlamaModel& target, const DraftSetup& draft, int requests,
                             int spec_length, const Json& key) {
@@ -298,26 +300,38 @@ CostProfile measure_by_rows(const RunOptions& options, const ModelFiles& files,
   if (context < 1) fail("--rows {}: the context has no room for {} drafts", kAuto, spec_length);
   Bench bench(options, files, target, draft, requests, spec_length + 1, context);
   const int K = std::min(spec_length, draft.own_drafter().capacity(kDrafts).levels);
-  const int catching_up = is_of_heads(options) ? K : 0;
+  const bool of_heads = is_of_heads(options);
   const std::vector<int> rows = counts_up_to(requests * (spec_length + 1)),
                          drafting = counts_up_to(requests);
-  std::vector<std::vector<double>> passes(rows.size()), drafts(drafting.size());
+  std::vector<std::vector<double>> passes(rows.size()), one(drafting.size()), most(drafting.size());
   bench.draft(1, 0);  // catches up
   repeat([&] {
     for (std::size_t i = 0; i < rows.size(); i++) {
       const std::size_t n = i % drafting.size();
-      drafts[n].push_back(seconds_of([&] { bench.draft_for(drafting[n], K, catching_up); }) / K);
+      const auto seconds = [&](int k) {
+        return seconds_of([&] { bench.draft_for(drafting[n], k, of_heads ? k : 0); });
+      };
+      one[n].push_back(seconds(1));
+      most[n].push_back(seconds(K));
       passes[i].push_back(seconds_of([&] { bench.shared_pass(rows[i]); }));
     }
   });
   const std::vector<CostCurve::Point> by_rows = fast_points(rows, passes),
-                                      by_requests = fast_points(drafting, drafts);
+                                      first_drafts = fast_points(drafting, one);
+  std::vector<CostCurve::Point> next_drafts = fast_points(drafting, most);
+  for (std::size_t i = 0; K > 1 && i < next_drafts.size(); i++) {
+    const double more = next_drafts[i].seconds - first_drafts[i].seconds;
+    next_drafts[i].seconds = std::max(kLeastSeconds, more / (K - 1));
+  }
   const CostCurve curve(by_rows);
   std::vector<double> target_pass;
   for (int k = 0; k <= spec_length; k++) target_pass.push_back(curve.seconds(requests * (k + 1)));
-  CostProfile profile = make_profile(key, std::move(target_pass), by_requests.back().seconds);
+  const double step = next_drafts.back().seconds;
+  CostProfile profile = make_profile(key, std::move(target_pass), step,
+                                     std::max(0.0, first_drafts.back().seconds - step));
   profile.passes_by_rows = by_rows;
-  profile.drafts_by_requests = by_requests;
+  profile.first_drafts_by_requests = first_drafts;
+  profile.next_drafts_by_requests = next_drafts;
   return profile;
 }
 

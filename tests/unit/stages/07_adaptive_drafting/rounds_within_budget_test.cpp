@@ -65,8 +65,8 @@ MakeBudget rows(int n) {
 // Costs with which some rows pay and others do not.
 std::shared_ptr<BatchBudget> automatic(int largest) {
   auto budget = std::make_shared<BatchBudget>(std::nullopt, largest);
-  budget->set_costs(
-      {CostCurve({{1, 1.0}, {2, 1.1}, {3, 1.4}, {8, 3.9}}), CostCurve({{1, 0.02}, {2, 0.03}})});
+  const CostCurve draft({{1, 0.02}, {2, 0.03}});
+  budget->set_costs({CostCurve({{1, 1.0}, {2, 1.1}, {3, 1.4}, {8, 3.9}}), draft, draft});
   return budget;
 }
 
@@ -214,6 +214,20 @@ TEST(RoundsWithinBudgetTest, BothTextsHaveTheTargetsLaw) {
   }
   RecordProperty("walks", static_cast<int>(walks));
   EXPECT_GT(ragged, 10) << "most of these verify some drafts and drop others";
+}
+
+// Drafts pay only after the first request has ended.
+TEST(RoundsWithinBudgetTest, DraftsBeginWhenARequestIsLeftAlone) {
+  const MakeBudget alone_pays = [](int largest) {
+    auto budget = std::make_shared<BatchBudget>(std::nullopt, largest);
+    const CostCurve draft({{1, 0.01}});
+    budget->set_costs({CostCurve({{1, 1.0}, {2, 1.01}, {3, 3.0}, {8, 13.0}}), draft, draft});
+    return budget;
+  };
+  const Two two = random_tables(2, 43, {1, 1}, {1, 4});
+  const LawOfBoth result = law_of_both(two, alone_pays, by_history);
+  EXPECT_LE(off(two, result), kExact);
+  EXPECT_GT(result.given, 0.5);
 }
 
 // ---- controls
