@@ -18,8 +18,8 @@ from train import DRAFT_PLAN, HERE, Run, logits_of
 from train_tokenizer import link_tokenizer
 
 TINY = Shape(d_model=24, n_layers=2, n_heads=2, n_kv_heads=1, head_dim=64, d_ff=64)
-STEPS = 180
-PLAN = replace(DRAFT_PLAN, steps=STEPS, tokens_per_step=1024, schedule=((0, 0), (20, 1), (120, 1), (STEPS, 0)),
+STEPS = 2000
+PLAN = replace(DRAFT_PLAN, steps=STEPS, tokens_per_step=1024, schedule=((0, 0), (100, 1), (1400, 1), (STEPS, 0)),
                long_from=STEPS)
 
 
@@ -42,9 +42,7 @@ class OneOfSeveral:
 
     def save(self, model: Llama, work: Path):
         """The boosted ones are stored."""
-        if self.group == "independent":
-            return save(model, work / self.name())
-        folder = HERE / "models" / self.name()
+        folder = (work if self.group == "independent" else HERE / "models") / self.name()
         save(model, folder)
         link_tokenizer(folder, HERE / "models" / "target")
 

@@ -4,6 +4,7 @@
 names and the order that Llama 3 gives them.
 """
 import json
+import os
 import re
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def make_tokenizer(folders: list[Path]):
 
 
 def link_tokenizer(folder: Path, first: Path):
-    """Links the tokenizer files of a model to those of another one beside it."""
+    """Links the tokenizer files of a model to those of another one."""
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         (folder / name).unlink(missing_ok=True)
-        (folder / name).symlink_to(Path("..") / first.name / name)
+        (folder / name).symlink_to(Path(os.path.relpath(first, folder)) / name)
