@@ -186,7 +186,8 @@ class Backend : public DeviceAllocator {
 
   // y = x W^T. Each element is a sum of fused multiply-adds in one order: on a CPU, a single chain
   // over the inputs 0, 1, 2, ... With an int8 matrix, the sum uses q, and the row's scale
-  // multiplies the result. x: [T, W.width()], y: [T, W.rows()].
+  // multiplies the result. With a q4 matrix, each group has a sum that uses q and a sum of x; its
+  // scale and its minimum multiply them. x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 
   // y += x W^T (y inout): the bits of matmul and add. products: [T, W.rows()], scratch.

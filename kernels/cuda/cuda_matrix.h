@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/cpu/host_backend.h"
@@ -8,8 +9,27 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
+// Element i's q of a q4 group, 16 bytes: the lowest of its four bits. Word c has what lane c of
+// four multiplies in two steps of 16 inputs: inputs b .. b + 3 and b + 8 .. b + 11 of the group,
+// with b = 4 (c % 2) + 16 (c / 2). Their order is 0 2 4 6 1 3 5 7, so that a shift and a mask put
+// two neighbours into the halves of a word.
+__host__ __device__ constexpr int q4_bit(int i) {
+  const int word = i / 16 * 2 + i / 4 % 2, number = i / 8 % 2 * 4 + i % 4;
+  return 32 * word + 4 * (number / 2 + number % 2 * 4);
+}
+
+// What the numbers of a q4 group are multiplied by, and what is added; binary16.
+struct alignas(4) GroupScale {
+  std::uint16_t scale, minimum;
+};
+// Of two neighbouring groups of a row; of the second, zeros past the row's end.
+struct alignas(8) ScalePair {
+  GroupScale of[2];
+};
+__host__ __device__ constexpr int pairs_of(int groups) { return (groups + 1) / 2; }
+
 // A weight matrix in device memory: row-major, each row padded with zeros to a multiple of 16
-// bytes.
+// bytes. A row of q4 is 16 bytes for each group; the scales are apart.
 class CudaMatrix final : public WeightMatrix {
  public:
   // Copies the parts, one below the other, with at most a few MiB of extra host memory. The
@@ -18,19 +38,21 @@ class CudaMatrix final : public WeightMatrix {
 
   WeightType type() const { return type_; }
   const void* data() const { return data_.data(); }
-  std::size_t row_bytes() const { return row_bytes_; }    // from one row to the next
-  const float* scales() const { return scales_.data(); }  // [rows] of int8; otherwise null
+  std::size_t row_bytes() const { return row_bytes_; }  // from one row to the next
+  // Of int8: float[rows]. Of q4: ScalePair[pairs][rows], so that a block, which multiplies
+  // neighbouring rows, reads one piece of memory. Otherwise null.
+  const void* scales() const { return scales_.data(); }
 
  private:
   CudaMatrix(DeviceAllocator& allocator, const cpu::StackedShape& shape);
   // Fill rows first, first + 1, ...
   void copy(const HostMatrix& part, std::size_t first);
-  void quantize(const HostMatrix& part, std::size_t first);
+  void quantize_int8(const HostMatrix& part, std::size_t first);
+  void quantize_q4(const HostMatrix& part, std::size_t first);
 
   WeightType type_;
   std::size_t row_bytes_;
-  DeviceArray<unsigned char> data_;
-  DeviceArray<float> scales_;
+  DeviceArray<unsigned char> data_, scales_;
 };
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -21,9 +21,10 @@ __global__ void embed_kernel(Weights<T> table, const std::int32_t* ids, DeviceRo
   if (i >= out.width) return;
   Vector4 v = {};
   if (const std::int32_t id = ids[t]; id >= 0) {
-    const T* from = table.row(id) + i;  // rows are padded: four elements exist
 #pragma unroll
-    for (int j = 0; j < 4; ++j) v.at[j] = table.scale(id) * to_float(from[j]);
+    for (int j = 0; j < 4; ++j) {  // rows are padded: four elements exist
+      v.at[j] = table.scale(id) * table.number(id, i + j);
+    }
   }
   store4(row_of(out, t) + i, out.width - i, v);
 }

@@ -13,12 +13,29 @@ __device__ inline float to_float(__half w) { return __half2float(w); }
 __device__ inline float to_float(__nv_bfloat16 w) { return __bfloat162float(w); }
 __device__ inline float to_float(std::int8_t w) { return w; }
 
-// The weights in one load of 16 bytes.
+struct Q4 {};  // a type of elements: four bits
+// Element i of a group: its word, and the group's scale.
+__device__ inline float to_float(unsigned word, int i, GroupScale scale) {
+  const float q = word >> q4_bit(i) % 32 & 15u;
+  return fmaf(__half2float(__ushort_as_half(scale.scale)), q,
+              __half2float(__ushort_as_half(scale.minimum)));
+}
+
+// The weights in one load of 16 bytes. Of q4, they have a scale in common.
 template <typename T>
 constexpr int kGroup = 16 / sizeof(T);
+template <>
+inline constexpr int kGroup<Q4> = kGroupElements;
 template <typename T>
 struct Group {
   T at[kGroup<T>];
+  __device__ float number(int i) const { return to_float(at[i]); }
+};
+template <>
+struct Group<Q4> {
+  unsigned words[4];
+  GroupScale scale;
+  __device__ float number(int i) const { return to_float(words[q4_bit(i) / 32], i, scale); }
 };
 
 // Loads weights, which a block reads only once, with a hint not to keep them in L1: the inputs need
@@ -35,38 +52,54 @@ __device__ inline uint4 load_once(const void* from) {
 #endif
 }
 
-template <typename T>
-__device__ Group<T> load_group(const Group<T>* from) {
-  const uint4 loaded = load_once(from);
-  Group<T> weights;
-  memcpy(&weights, &loaded, sizeof loaded);
-  return weights;
-}
-
-// A matrix of elements T. scales: [rows] for int8, otherwise null. Each row is a whole number of
-// groups, padded with zeros.
+// A matrix of elements T; see CudaMatrix. Each row is a whole number of groups, padded with zeros.
 template <typename T>
 struct Weights {
+  using Scale = std::conditional_t<std::is_same_v<T, Q4>, ScalePair, float>;
+
   explicit Weights(const CudaMatrix& m)
       : data(static_cast<const unsigned char*>(m.data())),
         row_bytes(m.row_bytes()),
-        scales(m.scales()),
+        scales(static_cast<const Scale*>(m.scales())),
         rows(m.rows()),
         width(m.width()) {}
 
   const unsigned char* data;
   std::size_t row_bytes;
-  const float* scales;
+  const Scale* scales;
   int rows, width;
 
-  __device__ const T* row(int n) const { return reinterpret_cast<const T*>(data + n * row_bytes); }
-  __device__ Group<T> group(int n, int g) const {
-    return load_group(reinterpret_cast<const Group<T>*>(row(n)) + g);
+  __device__ const uint4* row(int n) const {
+    return reinterpret_cast<const uint4*>(data + n * row_bytes);
+  }
+  __device__ Group<T> group(int n, int g) const { return group(row(n), n, g); }
+  // from: row(n), for a loop that computes it once.
+  __device__ Group<T> group(const uint4* from, int n, int g) const {
+    const uint4 loaded = load_once(from + g);
+    Group<T> weights;
+    memcpy(&weights, &loaded, sizeof loaded);
+    if constexpr (std::is_same_v<T, Q4>) weights.scale = group_scale(n, g);
+    return weights;
+  }
+  // Weight k of row n, of int8 without its scale.
+  __device__ float number(int n, int k) const {
+    if constexpr (std::is_same_v<T, Q4>) {
+      const int g = k / kGroupElements, i = k % kGroupElements;
+      const auto* words = reinterpret_cast<const unsigned*>(row(n) + g);
+      return to_float(words[q4_bit(i) / 32], i, group_scale(n, g));
+    } else {
+      return to_float(reinterpret_cast<const T*>(row(n))[k]);
+    }
   }
   __host__ __device__ int groups() const { return row_bytes / sizeof(uint4); }
+  // The factor of all numbers of row n.
   __device__ float scale(int n) const {
     if constexpr (std::is_same_v<T, std::int8_t>) return scales[n];
     return 1.0f;
+  }
+  // Of q4.
+  __device__ GroupScale group_scale(int n, int g) const {
+    return scales[std::ptrdiff_t{g / 2} * rows + n].of[g % 2];
   }
 };
 
@@ -82,8 +115,8 @@ void with_weights(const CudaMatrix& m, const Job& job) {
       return job(Weights<__nv_bfloat16>(m));
     case WeightType::kInt8:
       return job(Weights<std::int8_t>(m));
-    case WeightType::kQ4:  // no CudaMatrix has it
-      return;
+    case WeightType::kQ4:
+      return job(Weights<Q4>(m));
   }
 }
 

@@ -23,8 +23,8 @@ SMALL = DEVICE == "emulated"
 TARGET = GOLDEN / "models" / ("draft" if SMALL else "target")
 TOKENS = "20" if SMALL else "120"
 STAGES = {2: "02_contiguous_kv_cache", 3: "03_paged_kv_cache", 4: "04_greedy_speculation",
-          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 9: "09_self_drafting",
-          10: "10_beam_search"}
+          5: "05_rejection_sampling", 6: "06_batched_verification", 7: "07_adaptive_drafting", 8: "08_token_trees",
+          9: "09_self_drafting", 10: "10_beam_search"}
 RULES = ("rejection", "at-least", "non-iterative", "sample-and-match", "one-hot", "coupled",
          "residual-skipped")
 
@@ -56,10 +56,25 @@ class DeviceTest(ProgramTest):
                 got = tokens(stage, DEVICE, "--draft-kind", kind, "--spec-length", "3")
                 self.assertEqual(got, want, f"{STAGES[stage]} {kind}")
 
-    def test_weights_as_int8_and_inflated_and_a_cache_of_bf16(self):
+    def test_rounded_weights_and_inflated_ones_and_a_cache_of_bf16(self):
         shape = "14m" if SMALL else "134m"  # it has the model's heads
-        for options in (("--target-weights", "int8"), ("--inflate-target", shape), ("--kv-dtype", "bf16")):
+        for options in (("--target-weights", "int8"), ("--target-weights", "q4"), ("--inflate-target", shape),
+                        ("--kv-dtype", "bf16")):
             self.assertEqual(tokens(2, DEVICE, *options), tokens(2, "cpu", *options), options)
+
+    def test_a_draft_of_four_bits_leaves_the_text_and_has_the_cpus_bytes(self):
+        want = tokens(2, "cpu")
+        for stage in (4, 5, 7, 8, 9):
+            drafted = [run(stage, device, "--draft-weights", "q4", "--draft-kind", "self")
+                       for device in (DEVICE, "cpu")]
+            for got in drafted:
+                self.assertEqual(got["tokens"], want, STAGES[stage])
+                self.assertGreater(got["stats"]["accepted"], 0)
+            self.assertEqual(*(got["draft"]["weight_bytes"] for got in drafted))
+        request = {"id": "a", "prompt": "The sun shone.", "max_new_tokens": int(TOKENS), "ignore_eos": True}
+        options = ("--target", TARGET, "--output", "json", "--draft-kind", "self")
+        self.assertEqual(self.batch([request], (*options, "--device", DEVICE, "--draft-weights", "q4")),
+                         self.batch([request], (*options, "--device", "cpu")))
 
     def test_a_self_draft_is_always_right(self):
         for options in ((), ("--temperature", "0.8", "--top-p", "0.9", "--seed", "3")):

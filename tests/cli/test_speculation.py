@@ -161,12 +161,6 @@ class RoundedTest(unittest.TestCase):
                 _, _, errors = run(stage, "--max-new-tokens", 5, "--target-weights", weights)
                 self.assertEqual("int8 weights" in errors, told)
 
-    def test_four_bits_are_for_cpus(self):
-        for option in ("--target-weights", "--draft-weights"):
-            code, _, errors = run(GREEDY, option, "q4", "--device", "emulated")
-            self.assertEqual(code, 2)
-            self.assertIn(f"{option} q4 runs on CPUs only", errors)
-
 
 class SamplingTest(unittest.TestCase):
     ARGUMENTS = ("--temperature", 1, "--max-new-tokens", 40)

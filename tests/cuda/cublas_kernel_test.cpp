@@ -70,13 +70,15 @@ TEST_F(CublasKernel, RoundsTheInputsOfBfloat16Alone) {
   }
 }
 
-TEST_F(CublasKernel, Int8IsOurOwnProduct) {
+TEST_F(CublasKernel, RoundedWeightsHaveOurOwnProduct) {
   TestNumbers numbers(2);
   const TestRows x = TestRows::random(numbers, 3, 200);
   const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 20, 200);
-  const auto matrix = load(device(), weights, WeightFormat::kInt8);
-  EXPECT_TRUE(same_rows(run(with_cublas(), numbers, x.view(), *matrix),
-                        run(device(), numbers, x.view(), *matrix)));
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kQ4}) {
+    const auto matrix = load(device(), weights, format);
+    EXPECT_TRUE(same_rows(run(with_cublas(), numbers, x.view(), *matrix),
+                          run(device(), numbers, x.view(), *matrix)));
+  }
 }
 
 // How many of the rows change their bits when others join them.

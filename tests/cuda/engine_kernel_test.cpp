@@ -18,8 +18,11 @@ constexpr int kTokens = 160, kTimes = 3;
 #endif
 constexpr int kPrompt = 7;
 
-class EngineKernel : public KernelTest {
+class EngineKernel : public KernelTest, public ::testing::WithParamInterface<WeightFormat> {
  protected:
+  static LoadedModel loaded_model() {
+    return LoadedModel(golden_model(kModel), make_device(), GetParam());
+  }
   void TearDown() override {
     for (const char* name : kVariables) unsetenv(name);
     KernelTest::TearDown();
@@ -66,8 +69,8 @@ HostRows decode(const LlamaModel& model, int page_size, int rows) {
   return ::testing::AssertionSuccess();
 }
 
-TEST_F(EngineKernel, PlainDecodingHasOneSetOfBits) {
-  const LoadedModel first(golden_model(kModel), make_device());
+TEST_P(EngineKernel, PlainDecodingHasOneSetOfBits) {
+  const LoadedModel first = loaded_model();
   const HostRows want = decode(first.model, kContiguous, 1);
   ASSERT_EQ(want.size(), std::size_t{kTokens});
   struct Way {
@@ -80,7 +83,7 @@ TEST_F(EngineKernel, PlainDecodingHasOneSetOfBits) {
   for (int time = 0; time < kTimes; ++time) {
     for (const auto& [variable, value, page_size] : ways) {
       setenv(variable, value, 1);
-      const LoadedModel loaded(golden_model(kModel), make_device());
+      const LoadedModel loaded = loaded_model();
       EXPECT_TRUE(same_bits(decode(loaded.model, page_size, 1), want))
           << variable << "=" << value << ", page size " << page_size << ", time " << time;
       unsetenv(variable);
@@ -89,8 +92,8 @@ TEST_F(EngineKernel, PlainDecodingHasOneSetOfBits) {
 }
 
 // All in one backend, so that graphs of several shapes take turns.
-TEST_F(EngineKernel, VerificationHasTheBitsOfDecoding) {
-  const LoadedModel loaded(golden_model(kModel), make_device());
+TEST_P(EngineKernel, VerificationHasTheBitsOfDecoding) {
+  const LoadedModel loaded = loaded_model();
   const HostRows want = decode(loaded.model, kContiguous, 1);
   for (int time = 0; time < kTimes; ++time) {
     for (const int K : {1, 3, 5, 7, 15}) {
@@ -101,8 +104,8 @@ TEST_F(EngineKernel, VerificationHasTheBitsOfDecoding) {
 }
 
 // The control: another token in the prompt gives other bits everywhere.
-TEST_F(EngineKernel, TheBitsDependOnTheText) {
-  const LoadedModel loaded(golden_model(kModel), make_device());
+TEST_P(EngineKernel, TheBitsDependOnTheText) {
+  const LoadedModel loaded = loaded_model();
   CachedLlama engine(loaded.model, 4, 8);
   const LogitsBuffer logits(engine.llama, 1);
   std::vector<HostRows> found;
@@ -115,6 +118,12 @@ TEST_F(EngineKernel, TheBitsDependOnTheText) {
   }
   EXPECT_FALSE(same_bits(found[0], found[1]));
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, EngineKernel,
+                         ::testing::Values(WeightFormat::kStored, WeightFormat::kQ4),
+                         [](const auto& test) {
+                           return test.param == WeightFormat::kStored ? "stored" : "q4";
+                         });
 
 }  // namespace
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

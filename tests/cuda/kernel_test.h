@@ -57,7 +57,8 @@ struct Format {
 inline constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
                                       {WeightType::kF16, WeightFormat::kStored},
                                       {WeightType::kBF16, WeightFormat::kStored},
-                                      {WeightType::kBF16, WeightFormat::kInt8}};
+                                      {WeightType::kBF16, WeightFormat::kInt8},
+                                      {WeightType::kBF16, WeightFormat::kQ4}};
 
 // A copy of host data in device memory, of exactly its size.
 template <typename T>

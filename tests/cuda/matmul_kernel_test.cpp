@@ -1,3 +1,6 @@
+#include <span>
+
+#include "kernels/cpu/quantize.h"
 #include "tests/cuda/matmul_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -68,7 +71,7 @@ void matmul_pipeline_store(ConstDeviceRows x, const CudaMatrix& weight, DeviceRo
   matmul_pipeline_then(Then::kStore, x, weight, y, stream);
 }
 
-// For any number of rows: tensor cores if the weights are exact in bf16.
+// For any number of rows: tensor cores if the weights, or their q, are exact in bf16.
 TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
   TestNumbers numbers(5);
   for (const auto [type, format] : kFormats) {
@@ -109,15 +112,17 @@ TEST_F(MatmulKernel, NanAndInfinityStayInTheirRows) {
   }
 }
 
-// A row of int8 weights with a NaN as its scale, next to other rows.
-TEST_F(MatmulKernel, NanInARowOfInt8StaysInItsOutput) {
+// A row or group with a NaN as its scale, next to others.
+TEST_F(MatmulKernel, NanInRoundedWeightsStaysInItsOutput) {
   TestNumbers numbers(7);
   TestWeights weights = TestWeights::random(numbers, WeightType::kF32, 9, 37);
   weights.set(5 * 37 + 36, 0x7f800000u);  // infinity
   const TestRows x = TestRows::random(numbers, 2, 37);
-  for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul}) {
-    const TestRows y = run(kernel, numbers, x.view(), on_device(weights, WeightFormat::kInt8));
-    for (int n = 0; n < 9; ++n) EXPECT_EQ(std::isnan(y.row(1)[n]), n == 5);
+  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kQ4}) {
+    for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul}) {
+      const TestRows y = run(kernel, numbers, x.view(), on_device(weights, format));
+      for (int n = 0; n < 9; ++n) EXPECT_EQ(std::isnan(y.row(1)[n]), n == 5);
+    }
   }
 }
 
@@ -130,8 +135,10 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
       const HostMatrix parts[] = {upper.host(), lower.host()};
       const CudaMatrix stacked(device(), parts, format);
       ASSERT_EQ(stacked.rows(), 13);
-      EXPECT_EQ(stacked.bytes(),
-                13 * (stacked.row_bytes() + (format == WeightFormat::kInt8 ? 4u : 0u)));
+      const std::size_t scales = format == WeightFormat::kInt8 ? 4
+                                 : format == WeightFormat::kQ4 ? 8  // of one or two groups
+                                                               : 0;
+      EXPECT_EQ(stacked.bytes(), 13 * (stacked.row_bytes() + scales));
       EXPECT_EQ(stacked.row_bytes() % 16, 0u);
       const TestRows x = TestRows::random(numbers, 4, width);
       TestRows y = run(matmul, numbers, x.view(), stacked);
@@ -145,25 +152,45 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
   }
 }
 
+// What the device keeps of a matrix is what the CPU keeps: every 7th row.
+void expect_kept(const HostMatrix& weights, WeightFormat format) {
+  const auto matrix = device().load_matrix({&weights, 1}, format);
+  const auto plain = plain_backend().load_matrix({&weights, 1}, format);
+  std::vector<std::int32_t> ids;
+  for (int n = 0; n < weights.rows; n += 7) ids.push_back(n);
+  const int count = static_cast<int>(ids.size());
+  const DeviceMatrix got(count, weights.width);
+  TestRows want(count, weights.width);
+  device().embed(*matrix, OnDevice<std::int32_t>(ids).data(), got.view());
+  plain_backend().embed(*plain, ids.data(), want.view());
+  EXPECT_TRUE(same_rows(got.get(), want));
+}
+
 // Quantised 4 MiB at a time: here in several pieces, with a shorter last one.
-TEST_F(MatmulKernel, LargeInt8MatricesAreQuantizedRowByRow) {
-  TestNumbers numbers(9);
+TEST_F(MatmulKernel, LargeMatricesAreQuantizedRowByRow) {
   constexpr int kRows = 150, kWidth = 70000;
   TestWeights weights(WeightType::kBF16, kRows, kWidth);
   for (int n = 0; n < kRows; ++n) {
     weights.set(n * kWidth, 0x3f80u + static_cast<unsigned>(n));  // 1 and up
     weights.set(n * kWidth + kWidth - 1, 0xbf80u);                // -1
   }
-  const CudaMatrix matrix = on_device(weights, WeightFormat::kInt8);
-  const auto plain = load(plain_backend(), weights, WeightFormat::kInt8);
-  std::vector<std::int32_t> ids;
-  for (int n = 0; n < kRows; n += 7) ids.push_back(n);
-  const int count = static_cast<int>(ids.size());
-  const DeviceMatrix got(count, kWidth);
-  TestRows want(count, kWidth);
-  device().embed(matrix, OnDevice<std::int32_t>(ids).data(), got.view());
-  plain_backend().embed(*plain, ids.data(), want.view());
-  EXPECT_TRUE(same_rows(got.get(), want));
+  expect_kept(weights.host(), WeightFormat::kInt8);
+  expect_kept(weights.host(), WeightFormat::kQ4);
+}
+
+TEST_F(MatmulKernel, GroupsOfAFileStayAsTheyAre) {
+  TestNumbers numbers(10);
+  for (const int width : {32, 96, 100}) {
+    std::vector<cpu::Q4Group> groups(static_cast<std::size_t>(15 * cpu::groups_of(width)));
+    for (cpu::Q4Group& group : groups) {
+      group.scale = cpu::f16_from_float(numbers.number());
+      group.minimum = cpu::f16_from_float(numbers.number());
+      for (std::uint8_t& pair : group.pairs) pair = static_cast<std::uint8_t>(numbers.bits());
+    }
+    const HostMatrix file{WeightType::kQ4, std::as_bytes(std::span(groups)), 15, width};
+    expect_kept(file, WeightFormat::kStored);
+    expect_kept(file, WeightFormat::kQ4);
+  }
 }
 
 TEST_F(MatmulKernel, TakesNoRows) {

@@ -29,30 +29,44 @@ inline TestRows run_aligned(Matmul kernel, ConstDeviceRows x, const CudaMatrix& 
   return y.get();
 }
 
-// The expected product, and the magnitude of the terms that it adds.
+// The expected product, and the magnitude of the terms that it adds. Two of q4 make a weight, which
+// may be smaller: q times scale is at most twice the group's largest weight, and the minimum is at
+// most that weight.
 struct Expected {
   Expected(const TestRows& x, const TestWeights& weights, WeightFormat format)
       : y(x.rows(), weights.rows()), magnitude(x.rows(), weights.rows()) {
     const auto plain = load(plain_backend(), weights, format);
     plain_backend().matmul(x.view(), *plain, y.view());
-    TestRows kept(weights.rows(), x.width());  // the weights after conversion to the format
-    std::vector<std::int32_t> ids;
-    for (int n = 0; n < weights.rows(); ++n) ids.push_back(n);
-    plain_backend().embed(*plain, ids.data(), kept.view());
+    TestRows terms = kept(plain_backend(), weights.host(), format);
+    if (format == WeightFormat::kQ4) enlarge_to_terms(terms);
     for (int t = 0; t < x.rows(); ++t) {
       for (int n = 0; n < weights.rows(); ++n) {
         double sum = std::numeric_limits<float>::min();  // below it, rounding is absolute
-        for (int k = 0; k < x.width(); ++k) sum += std::fabs(double{x.row(t)[k]} * kept.row(n)[k]);
+        for (int k = 0; k < x.width(); ++k) sum += std::fabs(double{x.row(t)[k]} * terms.row(n)[k]);
         magnitude.row(t)[n] = static_cast<float>(sum);
       }
     }
   }
 
   TestRows y, magnitude;
+
+ private:
+  static void enlarge_to_terms(TestRows& weights) {
+    for (int n = 0; n < weights.rows(); ++n) {
+      for (int first = 0; first < weights.width(); first += kGroupElements) {
+        const int end = std::min(first + kGroupElements, weights.width());
+        float largest = 0;
+        for (int k = first; k < end; ++k) {
+          largest = std::max(largest, std::fabs(weights.row(n)[k]));
+        }
+        std::fill(weights.row(n) + first, weights.row(n) + end, 3 * largest);
+      }
+    }
+  }
 };
 
 // On either side, a sum of K terms has an error of at most K half units of the terms' magnitude,
-// and the scale of an int8 row adds one more.
+// and the scale of an int8 row adds one more. (The groups of q4 are shorter sums.)
 inline double tolerance(int width) { return (width + 2) * 0x1p-23; }
 
 // A row's bits do not depend on the other rows of the call, their number, its index or its

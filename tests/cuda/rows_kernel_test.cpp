@@ -28,7 +28,8 @@ void expect_rows(const DeviceMatrix& got, const TestRows& want) {
 TEST_F(RowsKernel, EmbedReadsRowsOfEachType) {
   TestNumbers numbers(1);
   for (const WeightType type : kWeightTypes) {
-    for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kInt8}) {
+    for (const WeightFormat format :
+         {WeightFormat::kStored, WeightFormat::kInt8, WeightFormat::kQ4}) {
       for (const int width : kWidths) {
         const TestWeights table = TestWeights::random(numbers, type, 50, width);
         const std::vector<std::int32_t> ids = {49, 0, 31, 31, 7, 1, 48};

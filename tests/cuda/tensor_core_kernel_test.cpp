@@ -1,5 +1,10 @@
 // The products on tensor cores: their accuracy for every way in which a tensor core may add, and
 // that a row's bits depend only on that row.
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "kernels/cpu/quantize.h"
 #include "tests/cuda/matmul_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -17,9 +22,10 @@ void by_tile(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStre
 constexpr Matmul kByTile[] = {by_tile<PipelineTile::kRows8>, by_tile<PipelineTile::kRows16>,
                               by_tile<PipelineTile::kRows32>, by_tile<PipelineTile::kRows64>};
 
-// Weights that are exact in bf16.
+// Weights that are exact in bf16, or whose q are.
 constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
-                             {WeightType::kBF16, WeightFormat::kInt8}};
+                             {WeightType::kBF16, WeightFormat::kInt8},
+                             {WeightType::kBF16, WeightFormat::kQ4}};
 
 // There are three products per input, and a step of 16 may truncate each product and the sum by one
 // unit: 3 x 17 / 16 units per input, and twice as much if a step is two of 8.
@@ -39,7 +45,7 @@ TEST_F(TensorCoreKernel, IsNearPlainLoops) {
                                 cut_off_tolerance(width)))
               << width << " inputs, " << outputs << " outputs";
         }
-        if (format == WeightFormat::kInt8) continue;
+        if (format != WeightFormat::kStored) continue;
         EXPECT_TRUE(near_rows(run(matmul_mma, numbers, x.view(), matrix), want.y, want.magnitude,
                               cut_off_tolerance(width)));
       }
@@ -56,7 +62,7 @@ TEST_F(TensorCoreKernel, ARowsBitsDependOnNothingElse) {
         expect_same_bits_in_any_company(kernel, numbers, weights, format, width, 42, 40);
       }
       expect_same_bits_in_any_company(matmul, numbers, weights, format, width, 42, 40);
-      if (format == WeightFormat::kInt8) continue;
+      if (format != WeightFormat::kStored) continue;
       expect_same_bits_in_any_company(matmul_mma, numbers, weights, format, width, 42, 40);
     }
   }
@@ -108,13 +114,14 @@ struct Product {
     }
   }
 
-  // |y - x W^T| / |x W^T|, computed in float64.
-  double error_of(const TestRows& y) const {
+  // |y - x W^T| / |x W^T|, computed in float64, for weights in this format.
+  double error_of(const TestRows& y, WeightFormat format = WeightFormat::kStored) const {
+    const TestRows w = kept(plain_backend(), weights.host(), format);
     double error = 0.0, norm = 0.0;
     for (int t = 0; t < x.rows(); ++t) {
       for (int n = 0; n < weights.rows(); ++n) {
         double want = 0.0;
-        for (int k = 0; k < x.width(); ++k) want += double{x.row(t)[k]} * weights.at(n, k);
+        for (int k = 0; k < x.width(); ++k) want += double{x.row(t)[k]} * w.row(n)[k];
         error += std::pow(y.row(t)[n] - want, 2);
         norm += want * want;
       }
@@ -129,11 +136,11 @@ struct Product {
 // The tolerance for a model's tensor in float32.
 constexpr double kFloat32Tolerance = 1e-5;
 
-double error_of_pipeline(int width, bool positive) {
+double error_of_pipeline(int width, bool positive, WeightFormat format) {
   TestNumbers numbers(4);
   const Product product(numbers, width, positive);
-  return product.error_of(
-      run_aligned(matmul, product.x.view(), on_device(product.weights, WeightFormat::kStored)));
+  return product.error_of(run_aligned(matmul, product.x.view(), on_device(product.weights, format)),
+                          format);
 }
 
 #ifdef SPECDEC_EMULATED
@@ -158,9 +165,11 @@ TEST_F(TensorCoreKernel, IsWithinFloat32sToleranceHoweverTensorCoresAdd) {
       const TensorCoresAre model({block, extra_bits});
       for (const bool positive : {false, true}) {
         for (const int width : {1000, 8192}) {
-          const double error = error_of_pipeline(width, positive);
-          EXPECT_LE(error, kFloat32Tolerance)
-              << block << " at a time, " << extra_bits << " extra bits, " << width << " inputs";
+          for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kQ4}) {
+            const double error = error_of_pipeline(width, positive, format);
+            EXPECT_LE(error, kFloat32Tolerance)
+                << block << " at a time, " << extra_bits << " extra bits, " << width << " inputs";
+          }
         }
       }
     }
@@ -178,28 +187,71 @@ TEST_F(TensorCoreKernel, WithoutChainsTheErrorGrowsWithTheSum) {
   EXPECT_GT(whole, 10 * chains);
 }
 
-// Element n of row t in plain loops: chains of 64 in steps of 16, each step in three parts, the
-// smallest first.
+// The first of the sums that a step multiplies: 16 inputs in three parts, the smallest first.
+class StepSum {
+ public:
+  // input(k): a number and its weight, for k from 0 to 15.
+  template <typename Input>
+  void add(const Input& input) {
+    float a[16][16] = {}, b[3][16] = {};
+    for (int k = 0; k < 16; ++k) {
+      float left = 0.0f;
+      std::tie(left, a[k][0]) = input(k);
+      for (int part = 2; part >= 0; --part) {
+        b[part][k] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(left) & 0xffff0000u);
+        left -= b[part][k];
+      }
+      EXPECT_EQ(left, 0.0f) << "three parts are all of it";
+    }
+    for (const auto& part : b) emulation::add_products(a, part, sums_);
+  }
+  float sum() const { return sums_[0]; }
+
+ private:
+  float sums_[16] = {};
+};
+
+// Element n of row t in plain loops: chains of 64 in steps of 16.
 float sum_of_chains(const float* x, const float* weights, int width) {
   float sum = 0.0f;
   for (int chain = 0; chain < width; chain += 64) {
-    float total[16] = {};
-    for (int step = 0; step < 4; ++step) {
-      float a[16][16] = {}, b[3][16] = {};
-      for (int k = 0; k < 16; ++k) {
-        const int input = chain + 16 * step + k;
-        if (input >= width) continue;
-        a[k][0] = weights[input];
-        float left = x[input];
-        for (int part = 2; part >= 0; --part) {
-          b[part][k] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(left) & 0xffff0000u);
-          left -= b[part][k];
-        }
-        EXPECT_EQ(left, 0.0f) << "three parts are all of it";
-      }
-      for (const auto& part : b) emulation::add_products(a, part, total);
+    StepSum total;
+    for (int first = chain; first < chain + 64; first += 16) {
+      total.add([=](int k) {
+        const int i = first + k;
+        return i < width ? std::pair(x[i], weights[i]) : std::pair(0.0f, 0.0f);
+      });
     }
-    sum += total[0];
+    sum += total.sum();
+  }
+  return sum;
+}
+
+// The same with q4 weights. A chain is two groups, and a group has a sum of products with its q,
+// and a sum of its inputs. A step takes every other four of a group's inputs, and of each four two
+// in its first half and two in its second.
+float sum_of_groups(const float* x, std::span<const cpu::Q4Group> groups, int width) {
+  float sum = 0.0f, chain = 0.0f;
+  for (int g = 0; g < std::ssize(groups); ++g) {
+    const cpu::Q4Group& group = groups[static_cast<std::size_t>(g)];
+    StepSum products, inputs;
+    for (int step = 0; step < 2; ++step) {
+      const auto input = [&](int k) {  // its number within the group
+        const int c = k % 8 / 2;
+        return 4 * (c % 2 + c / 2 * 4 + step * 2) + k / 8 * 2 + k % 2;
+      };
+      const auto number = [&](int i) { return g * 32 + i < width ? x[g * 32 + i] : 0.0f; };
+      products.add([&](int k) {
+        return std::pair(number(input(k)), static_cast<float>(group.q(input(k))));
+      });
+      inputs.add([&](int k) { return std::pair(number(input(k)), 1.0f); });
+    }
+    chain = std::fma(cpu::float_from_f16(group.scale), products.sum(), chain);
+    chain = std::fma(cpu::float_from_f16(group.minimum), inputs.sum(), chain);
+    if (g % 2 == 1 || g + 1 == std::ssize(groups)) {
+      sum += chain;
+      chain = 0.0f;
+    }
   }
   return sum;
 }
@@ -225,11 +277,35 @@ TEST_F(TensorCoreKernel, IsTheSumOfItsChains) {
     }
   }
 }
+
+TEST_F(TensorCoreKernel, OfFourBitsIsTheSumOfItsGroups) {
+  TestNumbers numbers(9);
+  for (const int block : {4, 8, 16}) {
+    const TensorCoresAre model({block, 1});
+    for (const int width : {1, 31, 40, 64, 129, 1000}) {
+      const Product product(numbers, width, false);
+      const HostMatrix host = product.weights.host();
+      const TestRows y =
+          run_aligned(matmul, product.x.view(), on_device(product.weights, WeightFormat::kQ4));
+      std::vector<cpu::Q4Group> groups(static_cast<std::size_t>(cpu::groups_of(width)));
+      for (int n = 0; n < host.rows; ++n) {
+        cpu::quantize_q4(host.type, host.bytes.data() + n * width * 2, width, groups.data());
+        for (int t = 0; t < product.x.rows(); ++t) {
+          ASSERT_EQ(y.row(t)[n], sum_of_groups(product.x.row(t), groups, width))
+              << width << " inputs";
+        }
+      }
+    }
+  }
+}
 #else
 TEST_F(TensorCoreKernel, IsWithinFloat32sTolerance) {
   for (const bool positive : {false, true}) {
     for (const int width : {1000, 8192}) {
-      EXPECT_LE(error_of_pipeline(width, positive), kFloat32Tolerance) << width << " inputs";
+      for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kQ4}) {
+        EXPECT_LE(error_of_pipeline(width, positive, format), kFloat32Tolerance)
+            << width << " inputs";
+      }
     }
   }
 }
@@ -258,7 +334,7 @@ TEST_F(TensorCoreKernel, WhatTheyCannotHoldIsRefused) {
     EXPECT_FALSE(can_pipeline(matrix));
     EXPECT_DEATH(matmul_mma(x.view(), matrix, y.view(), nullptr), "weights of type bf16");
     EXPECT_DEATH(matmul_pipeline_then(Then::kStore, x.view(), matrix, y.view(), nullptr),
-                 "weights of type bf16 or int8");
+                 "weights of type bf16, int8 or q4");
   }
 }
 

@@ -90,9 +90,8 @@ void CublasGemm::matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows 
     case WeightType::kBF16:
       return multiply<__nv_bfloat16>(x, weight, y, CUDA_R_16BF, stream);
     case WeightType::kInt8:
+    case WeightType::kQ4:
       return cuda::matmul(x, weight, y, stream);
-    case WeightType::kQ4:  // no CudaMatrix has it
-      return;
   }
 }
 

@@ -15,7 +15,8 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 //
 // Weights of f32 are multiplied in f32, without TF32. For bf16 and f16, the inputs are rounded to
 // the weights' type (in f16, values above 65,504 become infinite), and products are added in f32.
-// cuBLAS does not multiply floats with int8 that has one scale per row, so cuda::matmul does.
+// cuBLAS does not multiply floats with integers that have a scale per row or group, so cuda::matmul
+// does.
 class CublasGemm {
  public:
   // The allocator outlives it. Throws std::runtime_error if cuBLAS does not start.

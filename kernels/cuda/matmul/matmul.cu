@@ -5,7 +5,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 bool can_pipeline(const CudaMatrix& weight) {
-  return weight.type() == WeightType::kBF16 || weight.type() == WeightType::kInt8;
+  const WeightType type = weight.type();
+  return type == WeightType::kBF16 || type == WeightType::kInt8 || type == WeightType::kQ4;
 }
 
 void matmul_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,

@@ -40,7 +40,8 @@ void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaS
 
 // On tensor cores, in a pipeline of asynchronous copies: reads weights once per 8 to 64 rows. The
 // tensor cores add 64 products at a time, and float32 additions do the rest. The tile changes no
-// bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16: kBF16 and kInt8.
+// bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: kBF16,
+// kInt8 and kQ4.
 enum class PipelineTile { kRows8, kRows16, kRows32, kRows64 };
 bool can_pipeline(const CudaMatrix& weight);
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
@@ -48,7 +49,7 @@ void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const Cuda
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                           cudaStream_t stream);
 
-// What the engine calls, for any number of rows: the pipeline if weights are exact in bf16,
+// What the engine calls, for any number of rows: the pipeline if it can multiply the weights,
 // otherwise matmul_rows. (Splitting other weights into three parts, too, would take nine products
 // on tensor cores, and with few rows more instructions to split them than it saves multiply-adds.)
 void matmul_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,

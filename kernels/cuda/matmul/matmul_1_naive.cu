@@ -13,7 +13,7 @@ __global__ void matmul_naive_kernel(ConstDeviceRows x, Weights<T> weight, Device
   if (n >= weight.rows) return;
   float total = 0.0f;
   for (int k = 0; k < x.width; ++k) {
-    total = fmaf(row_of(x, t)[k], to_float(weight.row(n)[k]), total);
+    total = fmaf(row_of(x, t)[k], weight.number(n, k), total);
   }
   row_of(y, t)[n] = weight.scale(n) * total;
 }

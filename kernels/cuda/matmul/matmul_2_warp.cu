@@ -19,7 +19,7 @@ __global__ void matmul_warp_kernel(ConstDeviceRows x, Weights<T> weight, DeviceR
   // [snippet matmul-warp]
   float total = 0.0f;
   for (int k = lane; k < x.width; k += kWarp) {
-    total = fmaf(row[k], to_float(weight.row(n)[k]), total);
+    total = fmaf(row[k], weight.number(n, k), total);
   }
   total = warp_sum(total);
   if (lane == 0) row_of(y, t)[n] = weight.scale(n) * total;

@@ -26,7 +26,7 @@ __global__ void matmul_vector_kernel(ConstDeviceRows x, Weights<T> weight, Devic
       const int k = g * kGroup<T> + j;
       const Vector4 inputs = load4(row + k, x.width - k);  // the weights' padding meets zeros
 #pragma unroll
-      for (int i = 0; i < 4; ++i) total = fmaf(inputs.at[i], to_float(w.at[j + i]), total);
+      for (int i = 0; i < 4; ++i) total = fmaf(inputs.at[i], w.number(j + i), total);
     }
   }
   total = warp_sum(total);

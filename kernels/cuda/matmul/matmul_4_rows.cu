@@ -64,7 +64,7 @@ __device__ void prefetch_first(const Weights<T>& weight, const BlockOutputs<T>& 
   const int step = blockDim.x;
   int g = threadIdx.x;
   for (int n = 0; n < kSteps && g < weight.groups(); ++n, g += step) {
-    for (const int o : outputs.at) prefetch(weight.row(o) + g * kGroup<T>);
+    for (const int o : outputs.at) prefetch(weight.row(o) + g);
   }
 }
 
@@ -76,15 +76,16 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   const float* rows[kRows];  // past the end, repeat the last row
 #pragma unroll
   for (int r = 0; r < kRows; ++r) rows[r] = row_of(x, min(t + r, x.rows - 1));
-  const Group<T>* groups[kOutputs];
+  const uint4* of_outputs[kOutputs];
 #pragma unroll
-  for (int o = 0; o < kOutputs; ++o)
-    groups[o] = reinterpret_cast<const Group<T>*>(weight.row(outputs.at[o]));
+  for (int o = 0; o < kOutputs; ++o) of_outputs[o] = weight.row(outputs.at[o]);
   const int last = weight.groups() - 1, step = blockDim.x;
   Group<T> next[kOutputs];
   const auto load = [&](int g) {  // past the end, repeat the last group
 #pragma unroll
-    for (int o = 0; o < kOutputs; ++o) next[o] = load_group(groups[o] + min(g, last));
+    for (int o = 0; o < kOutputs; ++o) {
+      next[o] = weight.group(of_outputs[o], outputs.at[o], min(g, last));
+    }
   };
   load(threadIdx.x);
   for (int g = threadIdx.x; g <= last; g += step) {
@@ -103,7 +104,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
         for (int o = 0; o < kOutputs; ++o) {
           float& total = totals[o * kRows + r];
 #pragma unroll
-          for (int i = 0; i < 4; ++i) total = fmaf(in.at[i], to_float(w[o].at[j + i]), total);
+          for (int i = 0; i < 4; ++i) total = fmaf(in.at[i], w[o].number(j + i), total);
         }
       }
     }

@@ -15,17 +15,22 @@
 //    32 x 32          64,  4 KiB,  8 KiB             8        28 KiB
 //   128 x 64          64, 16 KiB, 16 KiB             3        32 KiB
 //
+// With q4 weights, a chain has two groups of 32. The tensor cores add a group's products of q and
+// x, and its inputs, each from zero. Scale and minimum multiply the two sums in float32. So a tile
+// needs more registers, and the last shape has only 64 outputs.
+//
 // Rows vary fastest in the grid, so blocks that share weights run at the same time. L2 has the
 // weights for all but the first of them, and keeps all of x, 6 MiB for 512 rows of 3,072.
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/cuda_check.h"
+#include "kernels/cuda/matmul/chain_products.h"
 #include "kernels/cuda/matmul/pipeline.h"
 #include "kernels/cuda/silu.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// Weights of one byte take half the room, so there are more stages.
+// Weights of a byte or less take half the room at most, so there are more stages.
 template <typename T>
 using Rows8 = PipelineShape<T, 2, 1, 1, 1, 4, sizeof(T) == 1 ? 5 : 3>;
 template <typename T>
@@ -33,7 +38,7 @@ using Rows16 = PipelineShape<T, 2, 1, 1, 2, 2, sizeof(T) == 1 ? 7 : 5>;
 template <typename T>
 using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
 template <typename T>
-using Rows64 = PipelineShape<T, 4, 4, 2, 2, 1, 3>;
+using Rows64 = PipelineShape<T, std::is_same_v<T, Q4> ? 2 : 4, 4, 2, 2, 1, 3>;
 
 // The sums of a block's tile so far. If all warps work on the same chain, each keeps the sums of
 // its own tiles. If they work on different chains, warp w keeps the sums of the block's tile w, and
@@ -209,10 +214,11 @@ PipelineTile tile_for(int rows, int outputs) {
 
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
                      DeviceRows y, cudaStream_t stream) {
-  cpu::require(can_pipeline(weight), "weights of type bf16 or int8");
+  cpu::require(can_pipeline(weight), "weights of type bf16, int8 or q4");
   if (weight.type() == WeightType::kInt8) {
     return launch_tile<std::int8_t>(tile, then, x, weight, y, stream);
   }
+  if (weight.type() == WeightType::kQ4) return launch_tile<Q4>(tile, then, x, weight, y, stream);
   launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream);
 }
 

@@ -3,8 +3,8 @@
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/tensor_core.h"
 
-// How the operands of matmul_6_pipeline.cu pass through shared memory: what each thread requests,
-// where it is stored, and how a warp's lanes read it. Device code.
+// How the operands of matmul_6_pipeline.cu come to shared memory: what each thread requests, and
+// where it is stored. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kChain = 64;  // inputs; the tensor cores alone add their products
@@ -24,11 +24,14 @@ struct PipelineShape {
   static constexpr int kOutputs = kTileOutputs * kOutputTiles * kOutputWarps;
   static constexpr int kRows = kTileRows * kRowTiles * kRowWarps;
   static constexpr int kStageInputs = kChain * kChainWarps;
+  static constexpr bool kScalesGroups = std::is_same_v<T, Q4>;
 
   // In units of 16 bytes: an output's weights, and a row's inputs, in a chain.
   static constexpr int kWeightUnits = kChain / kGroup<T>, kInputUnits = kChain / 4;
-  // In bytes, per chain and per stage.
-  static constexpr int kChainWeights = 16 * kOutputs * kWeightUnits;
+  // In bytes, per chain and per stage. The scales of the groups of a chain follow its weights.
+  static constexpr int kChainNumbers = 16 * kOutputs * kWeightUnits;
+  static constexpr int kChainScales = kScalesGroups ? kOutputs * sizeof(ScalePair) : 0;
+  static constexpr int kChainWeights = kChainNumbers + kChainScales;
   static constexpr int kChainInputs = 16 * kRows * kInputUnits;
   static constexpr int kStageWeights = kChainWarps * kChainWeights;
   static constexpr int kStageBytes = kStageWeights + kChainWarps * kChainInputs;
@@ -44,9 +47,19 @@ struct PipelineShape {
 //   16  inputs: 8 bytes by 4 lanes in each of 4 rows, or 16 bytes by 4 lanes in each of 2 rows
 //    8  bf16 weights: the same unit of 8 rows
 //    4  int8 weights: all units of 2 rows, which are contiguous anyway
+//    2  q4 weights: 4 bytes by 4 lanes in the same unit of 8 rows
 template <int kUnits>
 __host__ __device__ constexpr int swizzle(int r, int u) {
-  return kUnits == 16 ? (u >> 3 & 1) | (r & 3) << 1 : kUnits == 8 ? r & 7 : 0;
+  switch (kUnits) {
+    case 16:
+      return (u >> 3 & 1) | (r & 3) << 1;
+    case 8:
+      return r & 7;
+    case 2:
+      return r >> 2 & 1;
+    default:
+      return 0;
+  }
 }
 template <int kUnits>
 __host__ __device__ constexpr int place_of(int r, int u) {
@@ -71,6 +84,9 @@ constexpr bool in_different_banks(int lanes, int bytes, Place place) {
   }
   return true;
 }
+// Where a group's inputs of lane c begin, in units of 4; see q4_bit().
+__host__ __device__ constexpr int unit_of_q4(int c) { return c % 2 + c / 2 * 4; }
+
 constexpr bool no_lanes_wait_for_each_other() {
   bool good = true;
   for (int r = 0; r < 16; r += 2) {
@@ -79,10 +95,13 @@ constexpr bool no_lanes_wait_for_each_other() {
         return place_of<16>(r / 4 * 4 + l / 4, u + l % 4 / 2) + l % 2 * 8;
       };
       const auto four = [=](int l) { return place_of<16>(r + l / 4, 4 * (l % 4) + u / 4); };
+      const auto of_pair = [=](int l) { return place_of<16>(r + l / 4, unit_of_q4(l % 4) ^ u); };
       const auto fragment = [=](int l) { return place_of<8>(r / 8 * 8 + l, u / 2); };
       const auto bytes = [=](int l) { return place_of<4>(r + l / 4, l % 4); };
+      const auto word = [=](int l) { return place_of<2>(l / 4, u / 8) + 4 * (l % 4); };
       good = good && in_different_banks(16, 8, two) && in_different_banks(8, 16, four) &&
-             in_different_banks(8, 16, fragment) && in_different_banks(8, 16, bytes);
+             in_different_banks(8, 16, of_pair) && in_different_banks(8, 16, fragment) &&
+             in_different_banks(8, 16, bytes) && in_different_banks(32, 4, word);
       good = good && place_of<16>(r + 16, u ^ 3) == place_beyond<16>(place_of<16>(r, u), 16, 3) &&
              place_of<8>(r % 4 + 4, u / 2) == place_beyond<8>(place_of<8>(r % 4, u / 2), 4, 0);
     }
@@ -127,6 +146,10 @@ class PipelineLoader {
       const int o = thread() / kWeightsOfRow + i * kWeightStep;
       weight_rows_[i] = block.weight_row(o, weight.rows, then);
     }
+    if constexpr (S::kScalesGroups) {
+      scales_ = weight.scales + block.weight_row(thread() % S::kOutputs, weight.rows, then);
+      scales_stride_ = weight.rows;
+    }
   }
 
   // Requests stage number `stage` into `to`; past the last stage, nothing. Past a row's end, and
@@ -138,6 +161,7 @@ class PipelineLoader {
   __device__ void request_weights(unsigned char* to, int stage) {
     if (stage * S::kStageInputs >= x_.width) return;
     copy_weights(to, stage * kWeightsOfRow + thread() % kWeightsOfRow);
+    if constexpr (S::kScalesGroups) copy_scales(to, stage * S::kChainWarps);
   }
   __device__ void request_inputs(unsigned char* to, int stage) {
     if (stage * S::kStageInputs < x_.width) {
@@ -155,13 +179,14 @@ class PipelineLoader {
   static constexpr int kInputsOfRow = S::kInputUnits * S::kChainWarps;
   static constexpr int kWeightStep = S::kThreads / kWeightsOfRow;
   static constexpr int kInputStep = S::kThreads / kInputsOfRow;
-  static constexpr int kWeightCopies = S::kOutputs / kWeightStep;
+  static constexpr int kWeightCopies = (S::kOutputs + kWeightStep - 1) / kWeightStep;
   static constexpr int kInputCopies = S::kRows / kInputStep;
 
   static __device__ int thread() { return threadIdx.x; }
 
   // Group g of each output's weights.
   __device__ void copy_weights(unsigned char* to, int g) {
+    if (kWeightStep > S::kOutputs && thread() / kWeightsOfRow >= S::kOutputs) return;
     const int unit = thread() % kWeightsOfRow, chain = unit / S::kWeightUnits;
     const int place = chain * S::kChainWeights +
                       place_of<S::kWeightUnits>(thread() / kWeightsOfRow, unit % S::kWeightUnits);
@@ -172,6 +197,17 @@ class PipelineLoader {
       copies_.copy16(to + place_beyond<S::kWeightUnits>(place, i * kWeightStep, 0),
                      from + std::size_t{weight_rows_[i]} * row_bytes_, bytes);
     }
+  }
+
+  // The scales of a stage, whose first chain has this number: of one output and chain per thread.
+  __device__ void copy_scales(unsigned char* to, int first) {
+    static_assert(S::kOutputs * S::kChainWarps <= S::kThreads);
+    const int o = thread() % S::kOutputs, chain = thread() / S::kOutputs;
+    if (chain >= S::kChainWarps) return;
+    const bool reads = first + chain < pairs_of(groups_);
+    const std::ptrdiff_t pair = reads ? first + chain : 0;
+    copies_.copy8(to + chain * S::kChainWeights + S::kChainNumbers + o * sizeof(ScalePair),
+                  scales_ + pair * scales_stride_, reads);
   }
 
   // Inputs k .. k + 3 of each row.
@@ -208,6 +244,8 @@ class PipelineLoader {
 
   ConstDeviceRows x_;
   const unsigned char* weights_;
+  const ScalePair* scales_;  // of q4
+  int scales_stride_;
   unsigned row_bytes_;
   int groups_, first_row_;
   bool aligned_;
@@ -224,85 +262,5 @@ struct WarpPlace {
         chain(warp / (S::kOutputWarps * S::kRowWarps)) {}
   int output_tile, row_tile, chain;
 };
-
-// A lane's operands for one step, 16 inputs of a chain in shared memory.
-//
-// For bf16 weights, one ldmatrix loads all four registers of a fragment. So lane c has inputs 2 c,
-// 2 c + 1 and the two that are 8 further on, and takes the same inputs of x. (With a load of 16
-// bytes, a lane has 8 weights of one output. But a fragment alternates registers of two outputs,
-// and the compiler copied each one for each instruction.) int8 weights need new registers anyway,
-// so lane c takes 4 neighbouring inputs.
-template <typename T>
-struct StepOperands;
-
-template <>
-struct StepOperands<__nv_bfloat16> {
-  static constexpr int kUnits = 8;
-  // Outputs o .. o + 15. o: a multiple of 16.
-  static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    return load_fragment([&](int lane) {
-      const int place = place_of<kUnits>(lane % 16, lane / 16);
-      return chain + place_beyond<kUnits>(place, o, 2 * step);
-    });
-  }
-  // Row r + g. r: a multiple of 8.
-  static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
-    const int place = place_of<16>(g, c / 2) + c % 2 * 8;
-    const auto two = [&](int unit) {
-      return *reinterpret_cast<const float2*>(chain + place_beyond<16>(place, r, unit));
-    };
-    const float2 first = two(4 * step), second = two(4 * step + 2);
-    return {{first.x, first.y, second.x, second.y}};
-  }
-};
-
-template <>
-struct StepOperands<std::int8_t> {
-  static constexpr int kUnits = 4;
-  static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
-    const auto four = [&](int output) {  // 16 bytes, shared by the steps
-      const uint4 w = *reinterpret_cast<const uint4*>(chain + place_of<kUnits>(output, c));
-      return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
-    };
-    const unsigned upper = four(o + g), lower = four(o + g + 8);
-    return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
-  }
-  static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
-    const int place = place_beyond<16>(place_of<16>(g, 4 * c), r, step);
-    return *reinterpret_cast<const Vector4*>(chain + place);
-  }
-};
-
-// totals += the products of a warp's chain in a stage: all its inputs, in one fixed order.
-template <typename S>
-__device__ void multiply_chain(const unsigned char* stage, const WarpPlace<S>& place,
-                               Tile (&totals)[S::kTiles]) {
-  using Operands = StepOperands<typename S::T>;
-  const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
-  const unsigned char* const weights = stage + place.chain * S::kChainWeights +
-                                       16 * S::kWeightUnits * kTileOutputs * place.output_tile;
-  const unsigned char* const inputs = stage + S::kStageWeights + place.chain * S::kChainInputs +
-                                      16 * S::kInputUnits * kTileRows * place.row_tile;
-  // [snippet pipeline-chain]
-#pragma unroll S::kTiles> 4 ? 1 : 4
-  for (int step = 0; step < kChain / kTileDepth; ++step) {
-    FragmentA w[S::kOutputTiles];
-#pragma unroll
-    for (int o = 0; o < S::kOutputTiles; ++o) {
-      w[o] = Operands::weights(weights, kTileOutputs * o, step);
-    }
-#pragma unroll
-    for (int r = 0; r < S::kRowTiles; ++r) {
-      FragmentB parts[kParts];
-      split(Operands::inputs(inputs, kTileRows * r, step, g, c), parts);
-#pragma unroll
-      for (int o = 0; o < S::kOutputTiles; ++o) {
-        multiply_add(w[o], parts, totals[o * S::kRowTiles + r]);
-      }
-    }
-  }
-  // [end snippet pipeline-chain]
-}
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -3,8 +3,9 @@
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
-// Products of float32 on tensor cores, which multiply bf16. Weights of bf16 or int8 are exact in
-// bf16, and x is split into three parts of 8 bits, which hold all its 24 bits. Device code.
+// Products of float32 on tensor cores, which multiply bf16. Weights of bf16, int8 or q4 are exact
+// in bf16 (without their scales), and x is split into three parts of 8 bits, which hold all its 24
+// bits. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kTileOutputs = 16, kTileRows = 8, kTileDepth = 16;
@@ -83,6 +84,28 @@ __device__ unsigned bf16_pair(unsigned four) {
     return __uint_as_float(byte) - (0x1p23f + 128.0f);  // the byte is 128 more than the number
   };
   return leading_bits(number(kFirst), number(kFirst + 1));
+}
+
+// Numbers p and p + 4 of eight q as bf16, which are neighbours by q4_bit(). Between 128 and 256,
+// the last bit of bf16 counts ones. So the bits of q make 128 + q there, in both halves of a word.
+__device__ inline unsigned bf16_pair_of_q4(unsigned eight, int p) {
+  const unsigned shifted = eight >> 4 * p, mask = 0x000f000fu, of_128 = 0x43004300u;
+#ifdef SPECDEC_EMULATED
+  const unsigned above = (shifted & mask) | of_128;
+  return leading_bits(__uint_as_float(above << 16) - 128.0f,
+                      __uint_as_float(above & 0xffff0000u) - 128.0f);
+#else
+  // (shifted & mask) | of_128 in one instruction, which the compiler does not find; times 1 - 128.
+  unsigned pair;
+  asm("{\n\t"
+      ".reg .b32 above;\n\t"
+      "lop3.b32 above, %1, %2, %3, 0xea;\n\t"
+      "fma.rn.bf16x2 %0, above, %4, %5;\n\t"
+      "}"
+      : "=r"(pair)
+      : "r"(shifted), "r"(mask), "r"(of_128), "r"(0x3f803f80u), "r"(0xc300c300u));
+  return pair;
+#endif
 }
 
 // Loads A from shared memory (ldmatrix; PTX ISA, "Warp-level matrix load instruction"). row(l) is

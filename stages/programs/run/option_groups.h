@@ -52,7 +52,7 @@ inline Option weights_option(std::string_view usage, std::string_view whose, Wei
                              Stages stages) {
   return {usage,
           fmt::format("{} weights: stored, or rounded to int8 (half the bytes of bf16) or to q4 "
-                      "(a third; on CPUs only)",
+                      "(a third)",
                       whose),
           one_of(format),
           {.stages = stages}};
