@@ -32,9 +32,9 @@ __host__ __device__ constexpr int pairs_of(int groups) { return (groups + 1) / 2
 // bytes. A row of q4 is 16 bytes for each group; the scales are apart.
 class CudaMatrix final : public WeightMatrix {
  public:
-  // Copies the parts, one below the other, with at most a few MiB of extra host memory. The
-  // allocator outlives the matrix.
-  CudaMatrix(DeviceAllocator& allocator, std::span<const HostMatrix> parts, WeightFormat format);
+  // Uploads the parts, one below the other, with at most a few MiB of extra host memory. The
+  // backend is CUDA's, and outlives the matrix.
+  CudaMatrix(Backend& backend, std::span<const HostMatrix> parts, WeightFormat format);
 
   WeightType type() const { return type_; }
   const void* data() const { return data_.data(); }
@@ -44,11 +44,11 @@ class CudaMatrix final : public WeightMatrix {
   const void* scales() const { return scales_.data(); }
 
  private:
-  CudaMatrix(DeviceAllocator& allocator, const cpu::StackedShape& shape);
+  CudaMatrix(Backend& backend, const cpu::StackedShape& shape);
   // Fill rows first, first + 1, ...
-  void copy(const HostMatrix& part, std::size_t first);
-  void quantize_int8(const HostMatrix& part, std::size_t first);
-  void quantize_q4(const HostMatrix& part, std::size_t first);
+  void copy(Backend& backend, const HostMatrix& part, std::size_t first);
+  void quantize_int8(Backend& backend, const HostMatrix& part, std::size_t first);
+  void quantize_q4(Backend& backend, const HostMatrix& part, std::size_t first);
 
   WeightType type_;
   std::size_t row_bytes_;

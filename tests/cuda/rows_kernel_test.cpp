@@ -25,6 +25,24 @@ void expect_rows(const DeviceMatrix& got, const TestRows& want) {
   EXPECT_TRUE(got.gaps_untouched());
 }
 
+// Through pinned memory in pieces of 4 MiB: the host's array may change as soon as the call
+// returns.
+TEST_F(RowsKernel, LargeUploadsArriveWhole) {
+  TestNumbers numbers(20);
+  for (const std::size_t bytes : {std::size_t{4} << 20, std::size_t{13} << 20}) {
+    for (const std::size_t more : {0, 12}) {
+      const std::size_t count = (bytes + more) / sizeof(float);
+      const TestRows sent = TestRows::random(numbers, 1, static_cast<int>(count));
+      std::vector<float> host(sent.row(0), sent.row(0) + count);
+      const DeviceArray<float> there(device(), count);
+      device().upload(host.data(), there.data(), count * sizeof(float));
+      std::fill(host.begin(), host.end(), kNan);
+      device().download(there.data(), host.data(), count * sizeof(float));
+      EXPECT_TRUE(std::equal(host.begin(), host.end(), sent.row(0))) << bytes + more;
+    }
+  }
+}
+
 TEST_F(RowsKernel, EmbedReadsRowsOfEachType) {
   TestNumbers numbers(1);
   for (const WeightType type : kWeightTypes) {

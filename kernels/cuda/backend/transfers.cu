@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -23,19 +24,29 @@ OwnStream::~OwnStream() { cudaStreamDestroy(stream_); }
 Transfers::Transfers(cudaStream_t stream, GraphQueue& queue) : stream_(stream), queue_(queue) {
   check_memory(cudaMallocHost(&pinned_, kPinnedBytes));
 }
-Transfers::~Transfers() { cudaFreeHost(pinned_); }
+Transfers::~Transfers() {
+  cudaFreeHost(pinned_);
+  for (const Large& large : large_) {
+    if (large.pinned != nullptr) cudaFreeHost(large.pinned);
+    if (large.done != nullptr) cudaEventDestroy(large.done);
+  }
+}
 
 // [snippet transfers]
 void Transfers::upload(const void* host, void* device, std::size_t bytes) {
   if (bytes == 0) return;
-  if (bytes > kPinnedBytes) return copy_and_wait(device, host, bytes, cudaMemcpyHostToDevice);
+  if (bytes > kPinnedBytes) return upload_large(host, device, bytes);
   const void* pinned = std::memcpy(take(bytes), host, bytes);
   queue_.add_copy(device, pinned, bytes, cudaMemcpyHostToDevice);
 }
 
 void Transfers::download(const void* device, void* host, std::size_t bytes) {
   if (bytes == 0) return;
-  if (bytes > kPinnedBytes) return copy_and_wait(host, device, bytes, cudaMemcpyDeviceToHost);
+  if (bytes > kPinnedBytes) {
+    queue_.submit();
+    cuda_check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream_));
+    return wait();
+  }
   void* pinned = take(bytes);
   queue_.add_copy(pinned, device, bytes, cudaMemcpyDeviceToHost);
   wait();
@@ -43,10 +54,21 @@ void Transfers::download(const void* device, void* host, std::size_t bytes) {
 }
 // [end snippet transfers]
 
-void Transfers::copy_and_wait(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+// From memory that is not pinned, CUDA itself would copy piece by piece, and wait for each piece.
+void Transfers::upload_large(const void* host, void* device, std::size_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(host);
+  auto* const to = static_cast<std::byte*>(device);
   queue_.submit();
-  cuda_check(cudaMemcpyAsync(to, from, bytes, kind, stream_));
-  wait();
+  for (std::size_t at = 0; at < bytes; at += kLargeBytes) {
+    Large& large = large_[at / kLargeBytes % 2];
+    if (large.pinned == nullptr) check_memory(cudaMallocHost(&large.pinned, kLargeBytes));
+    if (large.done == nullptr) cuda_check(cudaEventCreate(&large.done));
+    cuda_check(cudaEventSynchronize(large.done));
+    const std::size_t count = std::min(kLargeBytes, bytes - at);
+    std::memcpy(large.pinned, from + at, count);
+    cuda_check(cudaMemcpyAsync(to + at, large.pinned, count, cudaMemcpyHostToDevice, stream_));
+    cuda_check(cudaEventRecord(large.done, stream_));
+  }
 }
 
 // Takes pinned memory for the next copy. If not enough is left, waits until all of it is free.

@@ -24,7 +24,8 @@ class OwnStream {
 // Copies between the host and the device, in a stream's order. Small copies go through pinned
 // memory, which the device reads and writes by itself. So an upload returns before the device has
 // the data, and one wait covers all earlier copies. After a wait, the same copies use the same
-// pinned memory again, so they can be part of a graph.
+// pinned memory again, so they can be part of a graph. Large uploads, such as weights, go through
+// two larger pieces of pinned memory in turn: one is filled while the other one is on its way.
 class Transfers {
  public:
   // The queue is the stream's, and outlives this object.
@@ -41,15 +42,22 @@ class Transfers {
   void wait();
 
  private:
-  static constexpr std::size_t kPinnedBytes = 256 << 10;
+  static constexpr std::size_t kPinnedBytes = 256 << 10, kLargeBytes = 4 << 20;
+
+  // Half of the memory for large uploads, and when its last copy is done.
+  struct Large {
+    std::byte* pinned = nullptr;
+    cudaEvent_t done = nullptr;
+  };
 
   std::byte* take(std::size_t bytes);
-  void copy_and_wait(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+  void upload_large(const void* host, void* device, std::size_t bytes);
 
   cudaStream_t stream_;
   GraphQueue& queue_;
   std::byte* pinned_ = nullptr;
   std::size_t used_ = 0;  // by copies since the last wait, which may still be in flight
+  Large large_[2];        // allocated by the first large upload
 };
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
