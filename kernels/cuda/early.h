@@ -32,13 +32,14 @@ inline bool begins_early([[maybe_unused]] const void* kernel) {
 
 // [snippet await-kernels-before]
 // Each thread of a kernel that is launched early calls this first. Before the call, it may only
-// read data that no kernel writes, such as weights. Returns when all earlier kernels have ended and
-// their results are visible; from then on, the next kernel may begin. Every kernel waits for the
-// previous one, so waiting for one is waiting for all.
+// read data that no kernel writes, such as weights. When all blocks have called it or have ended,
+// the next kernel may begin, even before this one's wait is over. Returns when all earlier kernels
+// have ended and their results are visible: a kernel ends only after the previous one, for which it
+// waits, so waiting for one is waiting for all.
 __device__ inline void await_kernels_before() {
 #if defined(SPECDEC_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
-  cudaGridDependencySynchronize();
   cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
 #endif
 }
 // [end snippet await-kernels-before]

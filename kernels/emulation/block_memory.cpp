@@ -55,7 +55,7 @@ void start_anew(char* begin, std::size_t bytes) {
 char* stack(unsigned thread) { return stacks + thread * Fiber::kStackBytes; }
 
 bool reserve_stacks() {
-  if (stacks == nullptr) stacks = map(nullptr, 2 * kMaxThreads * Fiber::kStackBytes, 0);
+  if (stacks == nullptr) stacks = map(nullptr, kBlocks * kMaxThreads * Fiber::kStackBytes, 0);
   return stacks != nullptr;
 }
 
@@ -66,7 +66,7 @@ void map_stacks(unsigned first, unsigned count) {
   }
   // Mapping a stack again makes ThreadSanitizer forget it, but would also remove its guard page.
   IF_TSAN(map(stack(first), count * Fiber::kStackBytes, MAP_FIXED); return;)
-  static std::array<bool, 2 * kMaxThreads> guarded;
+  static std::array<bool, kBlocks * kMaxThreads> guarded;
   for (unsigned i = first; i < first + count; ++i) {
     if (!std::exchange(guarded[i], true)) mprotect(stack(i), kPage, PROT_NONE);
   }

@@ -8,8 +8,10 @@ namespace specdec::emulation {
 // that, no launch fails for lack of it. Returns false if there is no room.
 bool reserve_stacks();
 
-// Maps stacks for `count` threads from `first` on; there are stacks for two blocks. Below each is a
-// guard page, which faults if the stack overflows.
+constexpr unsigned kBlocks = 3;  // that have stacks
+
+// Maps stacks for `count` threads from `first` on. Below each is a guard page, which faults if the
+// stack overflows.
 void map_stacks(unsigned first, unsigned count);
 // The stack of a thread. REQUIRES: it is mapped.
 char* stack(unsigned thread);

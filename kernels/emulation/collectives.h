@@ -167,5 +167,4 @@ inline unsigned __reduce_xor_sync(unsigned mask, unsigned value, SPECDEC_CALL_SI
 inline void cudaGridDependencySynchronize(SPECDEC_CALL_SITE) {
   specdec::emulation::wait_for_grid_before(site);
 }
-// Allows the next kernel to begin. The emulation begins it as early as this one in any case.
-inline void cudaTriggerProgrammaticLaunchCompletion() {}
+inline void cudaTriggerProgrammaticLaunchCompletion() { specdec::emulation::let_next_begin(); }

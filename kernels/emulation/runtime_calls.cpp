@@ -244,7 +244,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {"CUDA emulated on the CPU",
                  9,
                  0,
-                 1,
+                 132,
                  32,
                  1024,
                  specdec::emulation::kSharedBytes,

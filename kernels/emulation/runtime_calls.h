@@ -141,6 +141,7 @@ struct Traffic {
   std::size_t graph_launches = 0;  // each counts once, whatever its number of kernels
   std::size_t graphs = 0;          // instantiated now
   std::size_t graph_nodes = 0;     // of all these graphs: kernels and copies
+  std::size_t blocks = 0;          // of all kernels that have run
   std::size_t early = 0;           // kernels that began before the previous one had ended
   std::size_t uploads = 0, downloads = 0, device_copies = 0;  // one by one
   std::size_t bytes_to_host = 0, bytes_to_device = 0;         // copied, also by graphs

@@ -28,6 +28,7 @@ struct Thread {
   Fiber fiber;
   uint3 index;
   State state;
+  bool lets_next_begin;
   CallSite site = kEntry;  // the last barrier or collective reached
   // The collective that the thread is in.
   unsigned mask;
@@ -56,8 +57,8 @@ struct Block {
   bool early = false;              // the previous kernel has not ended
 };
 
-// Two, because a kernel may begin before the previous one has ended.
-std::array<Block, 2> blocks;
+// A kernel may begin before the previous one has ended, and so may the kernel after it.
+std::array<Block, kBlocks> blocks;
 Block* now = &blocks[0];  // the one that runs
 Fiber host;
 std::mutex one_at_a_time;
@@ -194,7 +195,7 @@ void set_order() {
 
 void start_threads() {
   set_order();
-  const unsigned first_stack = now == blocks.data() ? 0 : kMaxThreads;
+  const unsigned first_stack = static_cast<unsigned>(now - blocks.data()) * kMaxThreads;
   map_stacks(first_stack, now->thread_count);
   now->live_count = now->thread_count;
   now->at_barrier_count = 0;
@@ -204,6 +205,7 @@ void start_threads() {
     Thread& thread = now->threads[i];
     thread.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / (blockDim.x * blockDim.y)};
     thread.state = State::kReady;
+    thread.lets_next_begin = false;
     thread.site = kEntry;
     thread.fiber.start(stack(first_stack + i), thread_main);
   }
@@ -227,12 +229,13 @@ void enter(Block& block, const Launch& launch) {
   host.adopt_host();
 }
 
-// The block that has begun early for this launch, otherwise a free one, otherwise null.
-Block* block_for(const Launch* launch) {
-  const auto found = std::ranges::find(blocks, launch, &Block::launch);
-  if (found != blocks.end()) return &*found;
-  return launch == nullptr ? nullptr : block_for(nullptr);
+// The block that has begun early for this launch, or null.
+Block* begun(const Launch& launch) {
+  const auto found = std::ranges::find(blocks, &launch, &Block::launch);
+  return found != blocks.end() ? &*found : nullptr;
 }
+// REQUIRES: there is one.
+Block& free_block() { return *std::ranges::find(blocks, nullptr, &Block::launch); }
 
 // The threads that waited for the previous kernel may continue.
 void end_of_grid_before() {
@@ -296,18 +299,27 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // [end snippet warp-collective]
 
 // [snippet begin-early]
-bool begin_early(const Launch& next, const Launch& before) {
+bool begin_early(const Launch& next, const Launch& coming) {
   const std::lock_guard lock(one_at_a_time);
-  const Block* const of_before = block_for(&before);  // where `before` runs, or will run
-  Block& other = of_before == blocks.data() ? blocks[1] : blocks[0];
-  if (other.launch != nullptr) return false;
-  enter(other, next);
+  const auto free = std::ranges::count(blocks, nullptr, &Block::launch);
+  const bool room = free > (begun(coming) == nullptr ? 1 : 0);  // `coming` needs a block, too
+  if (begun(next) != nullptr || !room) return false;
+  enter(free_block(), next);
   blockIdx = {0, 0, 0};
   now->early = true;
   start_threads();
   run_threads();
   return true;
 }
+
+bool lets_next_begin(const Launch& launch) {
+  const Block* const block = begun(launch);
+  return block != nullptr &&
+         std::all_of(block->threads.begin(), block->threads.begin() + block->thread_count,
+                     [](const Thread& thread) { return thread.lets_next_begin; });
+}
+
+void let_next_begin() { self().lets_next_begin = true; }
 
 void wait_for_grid_before(CallSite site) {
   if (!now->early) return;
@@ -320,7 +332,8 @@ void wait_for_grid_before(CallSite site) {
 
 void run_grid(const Launch& launch) {
   const std::lock_guard lock(one_at_a_time);
-  enter(*block_for(&launch), launch);
+  Block* const early = begun(launch);
+  enter(early != nullptr ? *early : free_block(), launch);
   for (unsigned z = 0; z < launch.grid.z; ++z) {
     for (unsigned y = 0; y < launch.grid.y; ++y) {
       for (unsigned x = 0; x < launch.grid.x; ++x) {

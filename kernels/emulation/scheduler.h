@@ -55,12 +55,17 @@ struct Launch {
 
 void run_grid(const Launch& launch);
 
-// Runs the part of a programmatic launch that a GPU may run before the previous kernel has written
-// anything: its first block, up to the point where it waits. Until then, the block uses no shared
-// memory. run_grid(next) continues with that block. Returns whether there was room for it.
-// REQUIRES: run_grid(before) comes next.
-bool begin_early(const Launch& next, const Launch& before);
+// Runs the part of a programmatic launch that a GPU may run before the kernels in front of it have
+// written anything: its first block, up to the point where it waits. Until then, the block uses no
+// shared memory. run_grid(next) continues with that block. Returns false if it has begun already,
+// or if there is no room for it. REQUIRES: run_grid(coming) comes next.
+bool begin_early(const Launch& next, const Launch& coming);
+// Whether a launch that has begun early lets the next one begin, too: all threads of its block have
+// called let_next_begin() before they waited.
+bool lets_next_begin(const Launch& launch);
 
+// cudaTriggerProgrammaticLaunchCompletion().
+void let_next_begin();
 // cudaGridDependencySynchronize(): returns when the previous kernel has ended.
 void wait_for_grid_before(CallSite site);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -19,13 +20,17 @@ struct EmulatedWork {
   std::shared_ptr<const specdec::emulation::Launch> launch;  // null: `other` is the work
   std::function<void()> other;
 
-  // next: the stream's work after this, or null.
-  void operator()(const EmulatedWork* next) const {
+  // next: the stream's work after this, as far as it is known.
+  template <typename Works>
+  void operator()(const Works& next) const {
     if (launch == nullptr) return other();
-    if (next != nullptr && next->launch != nullptr && next->launch->programmatic) {
-      specdec::emulation::counted().early +=
-          specdec::emulation::begin_early(*next->launch, *launch);
+    for (const EmulatedWork& work : next) {
+      if (work.launch == nullptr || !work.launch->programmatic) break;
+      specdec::emulation::counted().early += specdec::emulation::begin_early(*work.launch, *launch);
+      if (!specdec::emulation::lets_next_begin(*work.launch)) break;
     }
+    const dim3 grid = launch->grid;
+    specdec::emulation::counted().blocks += std::size_t{grid.x} * grid.y * grid.z;
     specdec::emulation::run_grid(*launch);
   }
 };
@@ -52,7 +57,7 @@ struct EmulatedStream {
       const EmulatedWork next = std::move(work.front());
       work.pop_front();
       ++done;
-      next(work.empty() ? nullptr : &work.front());
+      next(work);
     }
   }
   void finish() { finish_until(given); }
@@ -101,6 +106,7 @@ Traffic Traffic::operator-(const Traffic& earlier) const {
           .graph_launches = graph_launches - earlier.graph_launches,
           .graphs = graphs - earlier.graphs,
           .graph_nodes = graph_nodes - earlier.graph_nodes,
+          .blocks = blocks - earlier.blocks,
           .early = early - earlier.early,
           .uploads = uploads - earlier.uploads,
           .downloads = downloads - earlier.downloads,
@@ -116,7 +122,7 @@ namespace {
 void give(cudaStream_t stream, EmulatedWork work) {
   if (stream == nullptr) {
     finish_blocking();
-    return work(nullptr);
+    return work(AllWork());
   }
   if (stream->capture) return stream->capture->work.push_back(std::move(work));
   stream->work.push_back(std::move(work));
@@ -263,7 +269,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   ++counted().graph_launches;
   specdec::emulation::enqueue(stream, [all = executable->work] {
     for (std::size_t i = 0; i < all->size(); ++i) {
-      (*all)[i](i + 1 < all->size() ? &(*all)[i + 1] : nullptr);
+      (*all)[i](std::span(*all).subspan(i + 1));
     }
   });
   return cudaSuccess;

@@ -14,7 +14,8 @@ namespace specdec::emulation {
 // Adds work to the end of a stream.
 void enqueue(cudaStream_t stream, std::function<void()> work);
 // Adds a kernel's launch. A programmatic launch directly after a kernel begins as early as
-// possible, before that kernel: what it reads before it waits is older than the kernel's writes.
+// possible, before that kernel: what it reads before it waits is older than the kernel's writes. If
+// it lets the next one begin before it waits, that one begins then, too.
 void enqueue_launch(cudaStream_t stream, Launch launch);
 // Adds a library's launch, which the host executes.
 void enqueue_launch(cudaStream_t stream, std::function<void()> kernel);

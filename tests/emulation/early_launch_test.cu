@@ -33,6 +33,13 @@ __global__ void copy_kernel(const int* from, int* to) {
   to[i] = kReads == Reads::kBeforeWaiting ? value : from[i];
 }
 
+// Lets the next kernel begin only after its own wait, as CUDA allows, too.
+__global__ void wait_first() {
+  cudaGridDependencySynchronize();
+  cudaTriggerProgrammaticLaunchCompletion();
+}
+__global__ void let_next_begin_first() { await_kernels_before(); }
+
 __global__ void copy_without_waiting(const int* from, int* to) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
   to[i] = from[i];
@@ -132,6 +139,24 @@ TEST_F(EarlyLaunchTest, WhatIsReadBeforeWaitingIsOld) {
   EXPECT_EQ(copied_by(kCopy), want);
   fill_old();
   EXPECT_EQ(copied_in_a_graph(kCopy), want);
+}
+
+// Two kernels behind the one that writes: if the kernel between them lets the next one begin before
+// it waits itself, that one reads what is older than both.
+TEST_F(EarlyLaunchTest, AChainOfKernelsBeginsBeforeTheFirst) {
+  if (kThreadSanitizer) GTEST_SKIP() << "a race, as above";
+  const auto behind = [&](void (*between)()) {
+    launch(write_new, 2, kThreads, 0, early(stream_), a_.data());
+    launch(between, 2, kThreads, 0, early(stream_));
+    launch(copy_kernel<Reads::kBeforeWaiting>, 2, kThreads, 0, early(stream_), a_.data(),
+           c_.data());
+    return answer();
+  };
+  std::vector<int> half_old = kAllNew;
+  std::fill_n(half_old.begin(), kThreads, kOld);
+  EXPECT_EQ(behind(let_next_begin_first), half_old);
+  fill_old();
+  EXPECT_EQ(behind(wait_first), kAllNew);
 }
 
 TEST_F(EarlyLaunchTest, AKernelThatDoesNotWaitIsReported) {
