@@ -12,15 +12,24 @@ namespace {
 
 class TensorCoreKernel : public KernelTest {};
 
-constexpr PipelineTile kPipelineTiles[] = {PipelineTile::kRows8, PipelineTile::kRows16,
-                                           PipelineTile::kRows32, PipelineTile::kRows64};
+constexpr PipelineTile kPipelineTiles[] = {PipelineTile::kRows8,     PipelineTile::kRows16,
+                                           PipelineTile::kRows32,    PipelineTile::kRows64,
+                                           PipelineTile::kRows8Wide, PipelineTile::kRows16Wide};
+
+// Whether the device has the shared memory for a tile.
+bool fits(PipelineTile tile) {
+  const bool wide = tile == PipelineTile::kRows8Wide || tile == PipelineTile::kRows16Wide;
+  return !wide || device_limits().shared_bytes >= 163 << 10;
+}
 
 template <PipelineTile tile>
 void by_tile(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream) {
-  matmul_pipeline(tile, Then::kStore, x, weight, y, stream);
+  matmul_pipeline(fits(tile) ? tile : PipelineTile::kRows8, Then::kStore, x, weight, y, stream);
 }
-constexpr Matmul kByTile[] = {by_tile<PipelineTile::kRows8>, by_tile<PipelineTile::kRows16>,
-                              by_tile<PipelineTile::kRows32>, by_tile<PipelineTile::kRows64>};
+constexpr Matmul kByTile[] = {
+    by_tile<PipelineTile::kRows8>,     by_tile<PipelineTile::kRows16>,
+    by_tile<PipelineTile::kRows32>,    by_tile<PipelineTile::kRows64>,
+    by_tile<PipelineTile::kRows8Wide>, by_tile<PipelineTile::kRows16Wide>};
 
 // Weights that are exact in bf16, or whose q are.
 constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
@@ -90,12 +99,31 @@ TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
         const TestRows want = run_tile(PipelineTile::kRows8);
         EXPECT_FALSE(same_rows(want, before)) << "control";
         for (const PipelineTile tile : kPipelineTiles) {
+          if (!fits(tile)) continue;
           EXPECT_TRUE(same_rows(run_tile(tile), want))
               << rows << " rows, " << outputs << " outputs, " << width << " inputs";
         }
       }
     }
   }
+}
+
+// By the device's multiprocessors and shared memory: an H100, a GeForce RTX 4090, and a small GPU.
+TEST_F(TensorCoreKernel, AWideTileIsForBlocksThatAreAlone) {
+  const DeviceLimits h100{132, 227 << 10}, rtx4090{128, 99 << 10}, small{40, 163 << 10};
+  const auto tile = [](int rows, int outputs, int inputs, const DeviceLimits& limits) {
+    return pipeline_tile(rows, outputs, inputs, limits);
+  };
+  EXPECT_EQ(tile(1, 3072, 8192, h100), PipelineTile::kRows8Wide);  // down_proj of the 3B
+  EXPECT_EQ(tile(8, 132 * 32, 3072, h100), PipelineTile::kRows8Wide);
+  EXPECT_EQ(tile(8, 132 * 32 + 1, 3072, h100), PipelineTile::kRows8);
+  EXPECT_EQ(tile(9, 3072, 8192, h100), PipelineTile::kRows16Wide);
+  EXPECT_EQ(tile(16, 5120, 3072, h100), PipelineTile::kRows16);  // qkv: 160 blocks
+  EXPECT_EQ(tile(17, 3072, 8192, h100), PipelineTile::kRows32);
+  EXPECT_EQ(tile(1, 3072, 256, h100), PipelineTile::kRows8);  // a single stage
+  EXPECT_EQ(tile(1, 3072, 8192, rtx4090), PipelineTile::kRows8);
+  EXPECT_EQ(tile(1, 3072, 8192, small), PipelineTile::kRows8);
+  EXPECT_EQ(tile(1, 1280, 8192, small), PipelineTile::kRows8Wide);
 }
 
 // The numbers of a product. Its sums are either large or small compared to their terms.

@@ -1,5 +1,6 @@
 #pragma once
 #include "kernels/cuda/cuda_matrix.h"
+#include "kernels/cuda/device_limits.h"
 #include "kernels/device_memory.h"
 
 // y = x W^T in steps, each faster than the one before. x: [T, K], weight: [N, K], y: [T, N]; device
@@ -41,9 +42,12 @@ void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaS
 // On tensor cores, in a pipeline of asynchronous copies: reads weights once per 8 to 64 rows. The
 // tensor cores add 64 products at a time, and float32 additions do the rest. The tile changes no
 // bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: kBF16,
-// kInt8 and kQ4.
-enum class PipelineTile { kRows8, kRows16, kRows32, kRows64 };
+// kInt8 and kQ4; for a wide tile, 163 KiB of shared memory per block (compute capability 8.0, 9.0
+// and 10.0).
+enum class PipelineTile { kRows8, kRows16, kRows32, kRows64, kRows8Wide, kRows16Wide };
 bool can_pipeline(const CudaMatrix& weight);
+// The tile that matmul_pipeline_then() uses for y: [rows, outputs] and x: [rows, inputs].
+PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits& device);
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
                      DeviceRows y, cudaStream_t stream);
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,

@@ -7,13 +7,18 @@
 // float32, rounded to nearest, in the order of the chains. So the tensor cores truncate only within
 // a chain, and a block may give its warps different chains.
 //
-// Four shapes of a block's tile, and the bytes of bf16 weights in flight with each:
+// Six shapes of a block's tile, and the bytes of bf16 weights in flight with each:
 //
 //   outputs x rows   a stage: inputs, weights, x     stages   weights in flight
 //    32 x  8         256, 16 KiB,  8 KiB             3        32 KiB
 //    32 x 16         128,  8 KiB,  8 KiB             5        32 KiB
 //    32 x 32          64,  4 KiB,  8 KiB             8        28 KiB
 //   128 x 64          64, 16 KiB, 16 KiB             3        32 KiB
+//    32 x  8, wide   512, 32 KiB, 16 KiB             3        64 KiB
+//    32 x 16, wide   256, 16 KiB, 16 KiB             4        48 KiB
+//
+// Two blocks of 4 warps share a multiprocessor, so each scheduler has 2 warps. If there are no more
+// blocks than multiprocessors, each block is alone on one; then the wide shapes have 8 warps.
 //
 // With q4 weights, a chain has two groups of 32. The tensor cores add a group's products of q and
 // x, and its inputs, each from zero. Scale and minimum multiply the two sums in float32. So a tile
@@ -39,6 +44,10 @@ template <typename T>
 using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
 template <typename T>
 using Rows64 = PipelineShape<T, std::is_same_v<T, Q4> ? 2 : 4, 4, 2, 2, 1, 3>;
+template <typename T>
+using Rows8Wide = PipelineShape<T, 2, 1, 1, 1, 8, sizeof(T) == 1 ? 4 : 3>;
+template <typename T>
+using Rows16Wide = PipelineShape<T, 2, 1, 1, 2, 4, sizeof(T) == 1 ? 6 : 4>;
 
 // The sums of a block's tile so far. If all warps work on the same chain, each keeps the sums of
 // its own tiles. If they work on different chains, warp w keeps the sums of the block's tile w, and
@@ -126,7 +135,7 @@ __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& 
 }
 
 template <typename S>
-__global__ void __launch_bounds__(S::kThreads, 2)
+__global__ void __launch_bounds__(S::kThreads, S::kBlocksAtOnce)
     matmul_pipeline_kernel(ConstDeviceRows x, bool aligned, Weights<typename S::T> weight,
                            DeviceRows y, Then then) {
   const int thread = threadIdx.x, column = blockIdx.y, row = blockIdx.x;
@@ -198,16 +207,11 @@ void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatr
       return launch_shape<Rows32<T>>(then, x, weight, y, stream);
     case PipelineTile::kRows64:
       return launch_shape<Rows64<T>>(then, x, weight, y, stream);
+    case PipelineTile::kRows8Wide:
+      return launch_shape<Rows8Wide<T>>(then, x, weight, y, stream);
+    case PipelineTile::kRows16Wide:
+      return launch_shape<Rows16Wide<T>>(then, x, weight, y, stream);
   }
-}
-
-// The large tile reads the fewest bytes per product, but needs enough blocks to fill a GPU.
-PipelineTile tile_for(int rows, int outputs) {
-  constexpr unsigned kEnoughBlocks = 96;
-  if (rows <= 8) return PipelineTile::kRows8;
-  if (rows <= 16) return PipelineTile::kRows16;
-  const bool enough = blocks_for(rows, 64) * blocks_for(outputs, 128) >= kEnoughBlocks;
-  return rows > 32 && enough ? PipelineTile::kRows64 : PipelineTile::kRows32;
 }
 
 }  // namespace
@@ -222,9 +226,25 @@ void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const Cuda
   launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream);
 }
 
+// The large tile reads the fewest bytes per product, but needs enough blocks to fill a GPU. A wide
+// one is for matrices with so few outputs that each block has a multiprocessor for itself, and with
+// more inputs than one stage of the other.
+PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits& device) {
+  constexpr unsigned kEnoughBlocks = 96;
+  using Narrow = Rows8<__nv_bfloat16>;
+  using Wide = Rows8Wide<__nv_bfloat16>;
+  const bool wide = blocks_for(outputs, Narrow::kOutputs) <= unsigned(device.multiprocessors) &&
+                    inputs > Narrow::kStageInputs && Wide::kSharedBytes <= device.shared_bytes;
+  if (rows <= 8) return wide ? PipelineTile::kRows8Wide : PipelineTile::kRows8;
+  if (rows <= 16) return wide ? PipelineTile::kRows16Wide : PipelineTile::kRows16;
+  const bool enough = blocks_for(rows, 64) * blocks_for(outputs, 128) >= kEnoughBlocks;
+  return rows > 32 && enough ? PipelineTile::kRows64 : PipelineTile::kRows32;
+}
+
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                           cudaStream_t stream) {
-  matmul_pipeline(tile_for(x.rows, weight.rows()), then, x, weight, y, stream);
+  const PipelineTile tile = pipeline_tile(x.rows, weight.rows(), weight.width(), device_limits());
+  matmul_pipeline(tile, then, x, weight, y, stream);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -38,7 +38,12 @@ struct PipelineShape {
   // For the sums of the warps' chains, of one stage and the one before.
   static constexpr int kMeetingBytes = kChainWarps > 1 ? 2 * 16 * kWarps* kTiles* kWarp : 0;
   static constexpr std::size_t kSharedBytes = std::size_t{kStages} * kStageBytes + kMeetingBytes;
-  static_assert(kSharedBytes <= 99 << 10, "the limit per block on compute capability 8.6 and 12");
+  // A wide shape has a multiprocessor for itself: two warps for each scheduler, with twice the
+  // chains in a stage.
+  static constexpr bool kWide = kWarps > 4;
+  static constexpr int kBlocksAtOnce = kWide ? 1 : 2;
+  static_assert(kSharedBytes <= (kWide ? 163 : 99) << 10,
+                "the limit per block on compute capability 8.0 and above, or 8.6 and 12");
 };
 
 // The offset in bytes of unit u in row r of a chain. XOR with swizzle(r, u) avoids bank conflicts
