@@ -249,7 +249,7 @@ void Llama::run_pass(const Outputs& out, const std::int32_t* ids_on_device) {
     const std::array places = {plan.places.context, plan_.tail_slots()};
     recorder_->run({packed(counts, 21), packed(places, 31), address(plan.ids), address(plan.wanted),
                     address(out.logits.data), address(out.hidden.data),
-                    packed(out.places, 15, 1 - Outputs::kAfterNorm)},
+                    packed(out.places, 15, 1 - Outputs::kAfterNorm), plan.places.runs},
                    operations);
   } else {
     operations();

@@ -12,6 +12,7 @@ namespace specdec {
 namespace {
 
 constexpr std::int32_t kNoTail = std::numeric_limits<std::int32_t>::max();  // see RowPlaces
+constexpr std::size_t kLeastUpload = 64;                                    // numbers
 
 }  // namespace
 
@@ -21,17 +22,19 @@ PassPlan::PassPlan(const KvCache& cache, int max_rows, int largest_context)
   // Tables of all pages together; only batches that share pages can need more.
   const int n_pages = cache.memory().slots() / cache.page_size();
   page_tables_.reserve(n_pages);
-  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_, &hidden_}) {
+  for (auto* list :
+       {&ids_, &positions_, &slots_, &table_starts_, &run_starts_, &wanted_, &hidden_}) {
     list->reserve(max_rows);
   }
-  const std::ptrdiff_t size = std::ptrdiff_t{6} * max_rows + n_pages;
+  const std::ptrdiff_t size = std::ptrdiff_t{7} * max_rows + n_pages;
   lists_.reserve(size);
-  on_device_ = DeviceArray<std::int32_t>(cache.memory().backend(), size);
+  on_device_ = DeviceArray<std::int32_t>(cache.memory().backend(),
+                                         std::max<std::size_t>(size, kLeastUpload));
 }
 
 void PassPlan::clear() {
-  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &wanted_, &hidden_, &page_tables_,
-                     &tail_firsts_, &tail_starts_, &tail_slots_}) {
+  for (auto* list : {&ids_, &positions_, &slots_, &table_starts_, &run_starts_, &wanted_, &hidden_,
+                     &page_tables_, &tail_firsts_, &tail_starts_, &tail_slots_}) {
     list->clear();
   }
 }
@@ -91,6 +94,7 @@ std::int32_t PassPlan::plan_table(SequenceId sequence) {
 }
 
 void PassPlan::plan_row(TokenId token, int position, std::int32_t slot, std::int32_t table_start) {
+  if (table_starts_.empty() || table_starts_.back() != table_start) run_starts_.push_back(rows());
   ids_.push_back(token);
   positions_.push_back(position);
   slots_.push_back(slot);
@@ -113,15 +117,16 @@ PlanOnDevice PassPlan::upload(Backend& ops) {
   }
   // [snippet upload-plan]
   lists_.clear();
-  for (const auto* list : {&ids_, &wanted_, &hidden_, &positions_, &slots_, &table_starts_,
-                           &tail_firsts_, &tail_starts_, &tail_slots_, &page_tables_}) {
+  for (const auto* list :
+       {&ids_, &wanted_, &hidden_, &positions_, &slots_, &table_starts_, &run_starts_,
+        &tail_firsts_, &tail_starts_, &tail_slots_, &page_tables_}) {
     lists_.insert(lists_.end(), list->begin(), list->end());
   }
   if (on_device_.size() < lists_.size()) {
     on_device_ = DeviceArray<std::int32_t>(cache_.memory().backend(), 2 * lists_.size());
   }
   // Rounded up, so that many passes copy the same number of bytes.
-  lists_.resize(std::min(std::bit_ceil(lists_.size()), on_device_.size()));
+  lists_.resize(std::min(std::bit_ceil(std::max(lists_.size(), kLeastUpload)), on_device_.size()));
   ops.upload(lists_.data(), on_device_.data(), lists_.size() * sizeof(std::int32_t));
 
   const std::int32_t* next = on_device_.data();
@@ -135,6 +140,8 @@ PlanOnDevice PassPlan::upload(Backend& ops) {
   plan.places.positions = take(positions_);
   plan.places.slots = take(slots_);
   plan.places.table_starts = take(table_starts_);
+  plan.places.run_starts = take(run_starts_);
+  plan.places.runs = runs();
   if (has_tails) {
     plan.places.tail_firsts = take(tail_firsts_);
     plan.places.tail_starts = take(tail_starts_);

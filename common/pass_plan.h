@@ -31,6 +31,7 @@ class PassPlan {
   int wanted_rows() const { return int_size(wanted_); }     // rows whose logits are wanted
   int hidden_rows() const { return int_size(hidden_); }     // rows that are handed out
   int tail_slots() const { return int_size(tail_slots_); }  // of all tails together
+  int runs() const { return int_size(run_starts_); }        // see RowPlaces
 
   // Plans as many of the segment's tokens as fit, from token `first` on, and returns the first one
   // that does not fit. REQUIRES: the cache has slots for all tokens of the segment.
@@ -53,7 +54,7 @@ class PassPlan {
   int max_rows_, largest_context_;
   std::vector<std::int32_t> ids_, positions_, slots_, table_starts_;  // [T]
   std::vector<std::int32_t> wanted_, hidden_;                         // rows that are wanted
-  std::vector<std::int32_t> page_tables_;
+  std::vector<std::int32_t> run_starts_, page_tables_;
   std::vector<std::int32_t> tail_firsts_, tail_starts_;  // [T] if a row is a node of a tree
   std::vector<std::int32_t> tail_slots_;
 

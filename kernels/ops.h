@@ -93,9 +93,16 @@ struct RowPlaces {
   const std::int32_t* tail_starts = nullptr;  // [T]
   const std::int32_t* tail_slots = nullptr;   // tail after tail
 
-  // The places of the rows from t on.
+  // Runs of neighbouring rows of one table: run r begins at row run_starts[r]. A backend that knows
+  // them starts no work for rows that another row's work includes.
+  const std::int32_t* run_starts = nullptr;  // [runs], ascending, the first is 0
+  int runs = 0;                              // 0: unknown
+
+  // The places of the rows from t on, whose runs are unknown.
   RowPlaces from_row(int t) const {
     RowPlaces rest = *this;
+    rest.run_starts = nullptr;
+    rest.runs = 0;
     for (const std::int32_t** list :
          {&rest.positions, &rest.slots, &rest.table_starts, &rest.tail_firsts, &rest.tail_starts}) {
       if (*list != nullptr) *list += t;
@@ -128,7 +135,7 @@ struct HeadShape {
 class Recorder {
  public:
   // Everything that the operations depend on except the contents of memory: sizes and addresses.
-  using Shape = std::array<std::int64_t, 7>;
+  using Shape = std::array<std::int64_t, 8>;
 
   virtual ~Recorder() = default;
 

@@ -260,6 +260,52 @@ TEST_F(AttentionKernel, ContextAndScratchChangeNothing) {
   }
 }
 
+// How rows are grouped changes no bits, whether groups end at a multiple or where the next sequence
+// begins, which may be the same row.
+TEST_F(AttentionKernel, GroupsChangeNothing) {
+  TestNumbers numbers(49);
+  const Step groups[] = {{"1 row", grouped<1>},
+                         {"2 rows", grouped<2>},
+                         {"3 rows", grouped<3>},
+                         {"5 rows", grouped<5>},
+                         {"as many as fit", grouped<kManyRows>},
+                         {"2 rows, in pieces", split<kManyRows, 2>},
+                         {"5 rows, in pieces", split<kManyRows, 5>},
+                         {"runs unknown", [](const Operands& o) { of_backend_without_runs(o); }}};
+  for (const HeadShape heads : {HeadShape{2, 2, 20}, HeadShape{3, 1, 128}, HeadShape{8, 2, 64}}) {
+    for (const int rows : {1, 4, 6, 7}) {
+      const Scene scene = make_scene(numbers, heads, 3, {70, 3, 129, 33}, rows);
+      const TestRows want = run(kSteps[4], scene);
+      for (const Step& step : groups) {
+        ASSERT_TRUE(same_rows(run(step, scene), want)) << step.name << ", " << rows << " rows";
+      }
+    }
+  }
+}
+
+#ifdef SPECDEC_EMULATED
+// Blocks of a call with 3 heads per key and value head: 20 queries of 128 elements fit, so 6 rows.
+std::size_t blocks_of(int rows, int kv_heads, int context, int sequences) {
+  TestNumbers numbers(50);
+  const Scene scene =
+      make_scene(numbers, {3 * kv_heads, kv_heads, 128}, 16,
+                 std::vector<int>(static_cast<std::size_t>(sequences), context), rows);
+  const emulation::Traffic before = emulation::traffic();
+  run({"grouped", grouped<kRowsByBlocks>}, scene);
+  return (emulation::traffic() - before).blocks;
+}
+
+// A block for one row while there are few; for 2 rows, which are 6 queries, so at most 2 for each
+// warp; and for as many as fit. Each further sequence adds at most one group.
+TEST_F(AttentionKernel, FewBlocksHaveFewRows) {
+  EXPECT_EQ(blocks_of(6, 8, 20, 1), 6u * 8u);
+  EXPECT_EQ(blocks_of(33, 8, 40, 1), 33u * 8u);    // 264, two for each of 132 multiprocessors
+  EXPECT_EQ(blocks_of(34, 8, 40, 1), 17u * 8u);    // in pairs
+  EXPECT_EQ(blocks_of(100, 8, 100, 1), 17u * 8u);  // 6 rows, and the last 4
+  EXPECT_EQ(blocks_of(50, 8, 60, 2), (17u + 1u) * 8u);
+}
+#endif
+
 // ---- a cache of bf16
 
 // Every step gives the same bits as with the same numbers in float32, so all tests with float32

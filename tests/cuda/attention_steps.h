@@ -40,7 +40,29 @@ inline void of_backend_without_context(Operands o) {
   of_backend(o);
 }
 
+inline void of_backend_without_runs(Operands o) {
+  o.places.runs = 0;
+  o.places.run_starts = nullptr;
+  of_backend(o);
+}
+
 inline constexpr int kManyRows = 1000;
+
+// Step 3 with at most `most_rows` rows in a block, and step 4 with scratch for `rows` rows.
+template <int most_rows>
+void grouped(const Operands& o) {
+  attention_grouped(o.q, o.cache, o.places, o.heads, o.out, nullptr, most_rows);
+}
+template <int most_rows>
+void split_by(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
+              const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+              cudaStream_t stream) {
+  attention_split(q, cache, places, heads, out, scratch, stream, most_rows);
+}
+template <int rows, int most_rows = kRowsByBlocks>
+void split(const Operands& o) {
+  step_with_scratch<split_by<most_rows>, rows>(o);
+}
 
 struct Step {
   const char* name;
@@ -49,18 +71,22 @@ struct Step {
 inline constexpr Step kSteps[] = {
     {"naive", step<attention_naive>},
     {"warp", step<attention_warp>},
-    {"grouped", step<attention_grouped>},
-    {"split", step_with_scratch<attention_split, kManyRows>},
+    {"grouped", grouped<kRowsByBlocks>},
+    {"split", split<kManyRows>},
     {"engine", step_with_scratch<cuda::attention, kManyRows>},
 };
 
 // All variants that must give the same bits as the engine's.
 inline constexpr Step kSameBits[] = {
-    {"split", step_with_scratch<attention_split, kManyRows>},
-    {"split, a row at a time", step_with_scratch<attention_split, 1>},
-    {"split, three rows at a time", step_with_scratch<attention_split, 3>},
+    {"split", split<kManyRows>},
+    {"split, a row at a time", split<1>},
+    {"split, three rows at a time", split<3>},
+    {"split, one row in a block", split<kManyRows, 1>},
+    {"split, three rows in a block", split<kManyRows, 3>},
+    {"split, as many rows as fit", split<kManyRows, kManyRows>},
     {"backend", of_backend},
     {"backend, context unknown", [](const Operands& o) { of_backend_without_context(o); }},
+    {"backend, runs unknown", [](const Operands& o) { of_backend_without_runs(o); }},
 };
 
 // ---- scenes on the device
@@ -71,12 +97,15 @@ inline TestRows run(const Step& step, const Scene& scene, int context_above = 0)
       values(stored(scene.values, scene.type));
   const OnDevice<std::int32_t> positions(scene.positions), slots(scene.slots),
       table_starts(scene.table_starts), page_tables(scene.page_tables),
-      tail_firsts(scene.tail_firsts), tail_starts(scene.tail_starts), tail_slots(scene.tail_slots);
+      tail_firsts(scene.tail_firsts), tail_starts(scene.tail_starts), tail_slots(scene.tail_slots),
+      run_starts(scene.run_starts());
   const int context =
       1 + *std::max_element(scene.positions.begin(), scene.positions.end()) + context_above;
   const DeviceMatrix out(scene.q.rows(), scene.q_width(), 5);
   RowPlaces places{positions.data(),   slots.data(),    table_starts.data(),
                    page_tables.data(), scene.page_size, context};
+  places.run_starts = run_starts.data();
+  places.runs = static_cast<int>(scene.run_starts().size());
   if (!scene.tail_firsts.empty()) {
     places.tail_firsts = tail_firsts.data();
     places.tail_starts = tail_starts.data();

@@ -17,6 +17,9 @@ inline constexpr int kMaxHeadDim = 256;
 // Positions per piece in step 4.
 inline constexpr int kAttentionPiece = 2 * kAttentionChunk;
 
+// Lets steps 3 and 4 choose the most rows of a block.
+inline constexpr int kRowsByBlocks = 0;
+
 // One thread per row and head.
 void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, cudaStream_t stream);
@@ -25,16 +28,18 @@ void attention_naive(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& p
 void attention_warp(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                     const HeadShape& heads, DeviceRows out, cudaStream_t stream);
 
-// One block for the query heads that share a key and value head, and for several rows.
+// One block for the query heads that share a key and value head, and for several rows: at most
+// most_rows or, by default, more where there are more blocks. It changes no bits.
 void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-                       const HeadShape& heads, DeviceRows out, cudaStream_t stream);
+                       const HeadShape& heads, DeviceRows out, cudaStream_t stream,
+                       int most_rows = kRowsByBlocks);
 
 // The same, with the context split into pieces, one block per piece (Flash-Decoding). REQUIRES:
 // places.context is above every position. scratch: device memory for at least one row
 // (attention_scratch). If it has no room for all rows, they are computed in turns.
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, std::span<float> scratch,
-                     cudaStream_t stream);
+                     cudaStream_t stream, int most_rows = kRowsByBlocks);
 
 // Floats of scratch for `rows` rows with positions below `context`.
 std::size_t attention_scratch(int rows, const HeadShape& heads, int context);

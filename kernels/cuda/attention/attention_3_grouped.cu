@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     float* to = row_of(out, block.row(i)) + block.head(i) * in.heads.head_dim;
     for (int c = 0; c < kColumns; ++c) {
-      const int d = threadIdx.x % kWarp + c * kWarp;
+      const int d = element_of<kColumns>(threadIdx.x % kWarp, c);
       if (d < in.heads.head_dim) to[d] = softmax.total[c] / softmax.weight_sum;
     }
   };
@@ -26,11 +26,11 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
 }  // namespace
 
 void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-                       const HeadShape& heads, DeviceRows out, cudaStream_t stream) {
+                       const HeadShape& heads, DeviceRows out, cudaStream_t stream, int most_rows) {
   with_tile(cache, heads.head_dim, [&]<bool kVectors, int kColumns, typename T>(KvRows<T> rows) {
-    launch(attention_grouped_kernel<kVectors, kColumns, T>,
-           query_grid<AttentionTile<kColumns, T>::kQueries>(q.rows, heads, 1), kBlockThreads, 0,
-           early(stream), AttentionInputs<T>{{q, places, heads}, rows}, out);
+    const RowGroups groups(AttentionTile<kColumns, T>::kQueries, q, places, heads, 1, most_rows);
+    launch(attention_grouped_kernel<kVectors, kColumns, T>, groups.grid(), kBlockThreads, 0,
+           early(stream), AttentionInputs<T>{{q, places, heads, groups}, rows}, out);
   });
 }
 

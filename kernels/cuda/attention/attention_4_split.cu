@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
     const std::ptrdiff_t at = pieces.index(block.row(i) * in.heads.n_heads + block.head(i), piece);
     for (int c = 0; c < kColumns; ++c) {
-      const int d = lane + c * kWarp;
+      const int d = element_of<kColumns>(lane, c);
       if (d < D) pieces.totals[at * D + d] = softmax.total[c];
     }
     if (lane != 0) return;
@@ -57,40 +57,41 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
   attend<kVectors, kColumns>(in, block, begin, min(begin + kAttentionPiece, block.last + 1), write);
 }
 
-// One warp per query: adds its pieces in order, scaled to their common maximum. Pieces past the
-// query's position were never written.
-template <int kColumns>
-__global__ void combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads,
-                               DeviceRows out) {
+// A block for each query, and a thread for each of its elements: adds the query's pieces in order,
+// scaled to their common maximum. Pieces past the query's position were never written. Grid: rows,
+// heads.
+constexpr int kTogether = 8;  // pieces whose loads do not wait for each other
+__global__ void __launch_bounds__(kMaxHeadDim)
+    combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads, DeviceRows out) {
   await_kernels_before();
-  const int thread = blockIdx.x * blockDim.x + threadIdx.x, query = thread / kWarp;
-  if (query >= out.rows * heads.n_heads) return;
-  const int t = query / heads.n_heads, h = query % heads.n_heads, D = heads.head_dim;
-  const int lane = thread % kWarp;
-  const int count = positions[t] / kAttentionPiece + 1;
+  const int d = threadIdx.x, t = blockIdx.x, h = blockIdx.y, D = heads.head_dim;
+  const int query = t * heads.n_heads + h, count = positions[t] / kAttentionPiece + 1;
   float largest = -FLT_MAX;
-  for (int piece = lane; piece < count; piece += kWarp) {
+  for (int piece = d % kWarp; piece < count; piece += kWarp) {
     largest = fmaxf(largest, pieces.maxima[pieces.index(query, piece)]);
   }
   const float maximum = warp_reduce(largest, MaxNumber());
 
-  float weight_sum = 0.0f, total[kColumns];
-  for (float& sum : total) sum = -0.0f;  // adding it to a number changes no bit
-#pragma unroll 4
-  for (int piece = 0; piece < count; ++piece) {
-    const std::ptrdiff_t at = pieces.index(query, piece);
-    const float rescale = expf(pieces.maxima[at] - maximum);
-    weight_sum = fmaf(pieces.weight_sums[at], rescale, weight_sum);
+  const float* const totals = pieces.totals + min(d, D - 1);  // past the end, repeat the last one
+  float weight_sum = 0.0f, total = -0.0f;                     // adding -0 changes no bit
+  for (int first = 0; first < count; first += kTogether) {
+    float maxima[kTogether], weight_sums[kTogether], of_piece[kTogether];
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) {  // past the head's end, repeat its last element
-      const int d = min(lane + c * kWarp, D - 1);
-      total[c] = fmaf(pieces.totals[at * D + d], rescale, total[c]);
+    for (int i = 0; i < kTogether; ++i) {  // past the end, repeat the last piece
+      const std::ptrdiff_t at = pieces.index(query, min(first + i, count - 1));
+      maxima[i] = pieces.maxima[at];
+      weight_sums[i] = pieces.weight_sums[at];
+      of_piece[i] = totals[at * D];
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const bool counts = first + i < count;
+      const float rescale = expf(maxima[i] - maximum);
+      weight_sum = counts ? fmaf(weight_sums[i], rescale, weight_sum) : weight_sum;
+      total = counts ? fmaf(of_piece[i], rescale, total) : total;
     }
   }
-  for (int c = 0; c < kColumns; ++c) {
-    const int d = lane + c * kWarp;
-    if (d < D) (row_of(out, t) + h * D)[d] = total[c] / weight_sum;
-  }
+  if (d < D) (row_of(out, t) + h * D)[d] = total / weight_sum;
 }
 
 }  // namespace
@@ -102,24 +103,26 @@ std::size_t attention_scratch(int rows, const HeadShape& heads, int context) {
 
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                      const HeadShape& heads, DeviceRows out, std::span<float> scratch,
-                     cudaStream_t stream) {
+                     cudaStream_t stream, int most_rows) {
   const int pieces = pieces_of(places.context);
   const int room =
       std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX});
   cpu::require(room > 0, "scratch for a row");
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);
-    const AttentionCall call{q.slice(first, rows), places.from_row(first), heads};
-    const std::ptrdiff_t queries = std::ptrdiff_t{rows} * heads.n_heads;
-    float* maxima = scratch.data() + queries * pieces * heads.head_dim;
-    const Pieces all{scratch.data(), maxima, maxima + queries * pieces, pieces};
+    const ConstDeviceRows queries = q.slice(first, rows);
+    const RowPlaces of_queries = rows == q.rows ? places : places.from_row(first);
+    const std::ptrdiff_t results = std::ptrdiff_t{rows} * heads.n_heads * pieces;
+    float* maxima = scratch.data() + results * heads.head_dim;
+    const Pieces all{scratch.data(), maxima, maxima + results, pieces};
     with_tile(cache, heads.head_dim, [&]<bool kVectors, int kColumns, typename T>(KvRows<T> kv) {
-      launch(attention_piece_kernel<kVectors, kColumns, T>,
-             query_grid<AttentionTile<kColumns, T>::kQueries>(rows, heads, pieces), kBlockThreads,
-             0, early(stream), AttentionInputs<T>{call, kv}, all);
-      launch(combine_kernel<kColumns>, blocks_for(queries, kBlockWarps), kBlockThreads, 0,
-             early(stream), all, call.places.positions, heads, out.slice(first, rows));
+      const RowGroups groups(AttentionTile<kColumns, T>::kQueries, queries, of_queries, heads,
+                             pieces, most_rows);
+      launch(attention_piece_kernel<kVectors, kColumns, T>, groups.grid(), kBlockThreads, 0,
+             early(stream), AttentionInputs<T>{{queries, of_queries, heads, groups}, kv}, all);
     });
+    launch(combine_kernel, dim3(rows, heads.n_heads), blocks_for(heads.head_dim, kWarp) * kWarp, 0,
+           early(stream), all, of_queries.positions, heads, out.slice(first, rows));
   }
 }
 

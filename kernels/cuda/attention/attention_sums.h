@@ -1,13 +1,11 @@
 #pragma once
-#include "kernels/cuda/attention/attention_code.h"
+#include "kernels/cuda/attention/row_groups.h"
 
 // One tile in the shared memory of a block, and what a warp computes from it for its queries:
 // scores, weights, and sums of values. attention_tiles.h explains how lanes share the work and in
 // which order they add.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-constexpr int kBlockWarps = 4;
-constexpr int kBlockThreads = kBlockWarps * kWarp;
 constexpr int kBlocksAtOnce = 3;  // per multiprocessor, as registers allow
 
 // Numbers per copy.
@@ -35,7 +33,21 @@ static_assert(sizeof(AttentionTile<2, float>) <= kStaticSharedBytes);
 static_assert(sizeof(AttentionTile<4, float>) <= kStaticSharedBytes);
 static_assert(sizeof(AttentionTile<8, float>) <= kStaticSharedBytes);
 
-// The softmax of one query so far; each lane has every 32nd of its sums.
+// Neighbouring elements of a value that a lane has, so that one load brings them.
+template <int kColumns>
+constexpr int kSide = kColumns < 4 ? kColumns : 4;
+template <typename T, int kCount>
+struct alignas(kCount * sizeof(T)) Neighbours {
+  T at[kCount];
+};
+// The element of a head that is a lane's number c.
+template <int kColumns>
+__device__ int element_of(int lane, int c) {
+  constexpr int kCount = kSide<kColumns>;
+  return (c / kCount * kWarp + lane) * kCount + c % kCount;
+}
+
+// The softmax of one query so far; each lane has the sums of its elements.
 template <int kColumns>
 struct RunningSoftmax {
   float maximum = -FLT_MAX;
@@ -64,7 +76,9 @@ constexpr int kScoreSteps = kPerWarp > 2   ? 2
                             : kPerWarp > 1 ? 4
                                            : 8;
 template <int kPerWarp>
-constexpr int kValueSteps = kPerWarp > 2 ? 2 : 4;
+constexpr int kValueSteps = kPerWarp > 2   ? 2
+                            : kPerWarp > 1 ? 4
+                                           : 8;
 
 // Adds the products of kSteps groups of four elements, from group i on.
 template <int kSteps, int kPerWarp, int kColumns, typename T>
@@ -98,11 +112,17 @@ __device__ void add_values(const AttentionTile<kColumns, T>& tile, int start, in
                            const int (&query_end)[kPerWarp],
                            RunningSoftmax<kColumns> (&running)[kPerWarp]) {
   const int thread = threadIdx.x, warp = thread / kWarp, lane = thread % kWarp;
+  constexpr int kCount = kSide<kColumns>;
   float value[kSteps][kColumns], weight[kSteps][kPerWarp];
 #pragma unroll
   for (int n = 0; n < kSteps; ++n) {
 #pragma unroll
-    for (int c = 0; c < kColumns; ++c) value[n][c] = as_float(tile.values[j + n][lane + c * kWarp]);
+    for (int c = 0; c < kColumns; c += kCount) {
+      const T* from = tile.values[j + n] + element_of<kColumns>(lane, c);
+      const auto some = *reinterpret_cast<const Neighbours<T, kCount>*>(from);
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) value[n][c + i] = as_float(some.at[i]);
+    }
 #pragma unroll
     for (int p = 0; p < kPerWarp; ++p) weight[n][p] = tile.weights[warp + p * kBlockWarps][j + n];
   }

@@ -34,6 +34,7 @@ struct AttentionCall {
   ConstDeviceRows q;  // [T, H * D]
   RowPlaces places;
   HeadShape heads;
+  RowGroups groups;
 };
 template <typename T>
 struct AttentionInputs : AttentionCall {
@@ -52,26 +53,22 @@ struct BlockQueries {
   __device__ int head(int i) const { return first_head + i % heads; }
 };
 
-// Finds the block's queries. There is a block for every row, but rows of one sequence are grouped,
-// and only the block of a group's first row works. Groups end at multiples of the number of rows
-// that fit, so a block looks only at neighbouring rows. If a sequence's rows cross such a multiple,
-// two blocks read the same keys at about the same time, and the second finds them in the L2 cache.
-// Returns 0 rows if the block has nothing to do. Grid: rows, parts of query heads.
+// Finds the block's queries: those of a group of rows (row_groups.h), for one part of the query
+// heads that share a key and value head. Returns 0 rows if the block has nothing to do.
 template <int kMaxQueries>
 __device__ BlockQueries queries_of_block(const AttentionCall& in) {
   const int group = in.heads.n_heads / in.heads.n_kv_heads;
   const int parts = (group + kMaxQueries - 1) / kMaxQueries;  // more than 1 for large groups
-  const int thread = threadIdx.x, y = blockIdx.y, part = y % parts;
+  const int thread = threadIdx.x, x = blockIdx.x, y = blockIdx.y, part = y % parts;
   BlockQueries block = {};
   block.kv_head = y / parts;
   block.first_head = block.kv_head * group + part * kMaxQueries;
   block.heads = min(kMaxQueries, group - part * kMaxQueries);
-  block.first_row = blockIdx.x;
+  block.first_row = in.groups.first_row(x, in.places);
 
   const std::int32_t* starts = in.places.table_starts;
-  const int t = block.first_row, most_rows = max(1, kMaxQueries / group);
-  if (t % most_rows != 0 && starts[t - 1] == starts[t]) return block;
-  const int end = min(in.q.rows, t - t % most_rows + most_rows);
+  const int t = block.first_row, end = min(in.q.rows, in.groups.end(x, t));
+  if (!in.groups.begins_at(x, t, starts) || t >= end) return block;
   const int mine = t + thread % kWarp;
   const bool together = mine < end && starts[mine] == starts[t];
   const unsigned others = ~__ballot_sync(kAllLanes, together);
@@ -272,13 +269,6 @@ void with_tile(const KvLayer& cache, int head_dim, const Job& job) {
     }
     with_columns.template operator()<true>();
   });
-}
-
-// The grid for the queries of `rows` rows.
-template <int kMaxQueries>
-dim3 query_grid(int rows, const HeadShape& heads, int pieces) {
-  const unsigned parts = blocks_for(heads.n_heads / heads.n_kv_heads, kMaxQueries);
-  return dim3(rows, heads.n_kv_heads * parts, pieces);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -39,6 +39,15 @@ struct Scene {
     }
     return all;
   }
+  // Of RowPlaces.
+  std::vector<std::int32_t> run_starts() const {
+    std::vector<std::int32_t> starts;
+    for (int t = 0; t < q.rows(); ++t) {
+      const auto row = static_cast<std::size_t>(t);
+      if (t == 0 || table_starts[row] != table_starts[row - 1]) starts.push_back(t);
+    }
+    return starts;
+  }
   int slot(int sequence, int position) const {
     const auto start = static_cast<std::size_t>(first_of_table[static_cast<std::size_t>(sequence)]);
     return page_tables[start + static_cast<std::size_t>(position / page_size)] * page_size +
