@@ -6,7 +6,7 @@ docs/figures/ has a script for.
     python3 docs/experiments/tables.py --check    exit code 1 where something differs
 
 A table is between <!-- table: NAME --> and <!-- end table -->, in a quotation with "> " before both. SOURCES has the
-names: those of the modules *_tables.py, and of exact.py, which computes them. What was measured before the sources of
+names: those of the modules *_tables.py, and of exact.py and predicted.py, which compute them. What was measured before the sources of
 bench.json, cuda.json, gpu_check.json or peers.json changed says so, and its figures are grey: that is made here too, and
 checked.
 """
@@ -25,6 +25,7 @@ import cuda_tables
 import exact
 import gpu_tables
 import peers_tables
+import predicted
 import real_tables
 import rows_tables
 import rules_tables
@@ -47,6 +48,7 @@ BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) --
 # What was measured -> the tables that are made from it, and what reads it.
 SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "exact.py": (exact.TABLES, None),
+           "predicted.py": (predicted.TABLES, None),
            "results.json": (theory_tables.TABLES, theory_tables.Theory),
            "adaptive.json": (adaptive_tables.TABLES, dict),
            "trees.json": (trees_tables.TABLES, dict),

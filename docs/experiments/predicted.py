@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""How long a pass of Llama 3.2 should take on an H100, before any GPU has run it: a model of each kernel, by the clocks of
+its machine code, the bytes that it moves, and times assumed for what no listing shows.
+
+    python3 docs/experiments/predicted.py     prints passes and gains
+
+tables.py puts the tables into docs/kernels/6_a_gpu_of_your_own.md.
+"""
+import math
+
+from table_text import Tables, number
+
+TABLES = Tables("predicted-")
+# Assumed: clocks per microsecond; bytes per microsecond from memory and from L2.
+CLOCKS, MEMORY, L2 = 1850, 3.0e6, 5.5e6
+# Assumed, in microseconds: from one kernel to the next; a product's first inputs; its epilogue and last block.
+NEXT, FIRST_INPUTS, LAST = 0.9, 0.5, 0.6
+MULTIPROCESSORS, FEW_BLOCKS = 132, 2   # RowGroups in row_groups.h has the second
+# layers, d_model, query and key/value width, d_ff, head_dim
+MODELS = {"3B": (28, 3072, 3072, 1024, 8192, 128), "1B": (16, 2048, 2048, 512, 8192, 64)}
+VOCABULARY, KV_HEADS, CONTEXT = 128256, 8, 64
+# Attention, by head_dim and queries of a warp: clocks for four products of a score and for one position's values, as
+# test_listings.py prints them: one load at a time, and now.
+ATTENTION = {False: {128: {1: (57, 74), 2: (55, 58), 5: (80, 250)}, 64: {1: (57, 24), 3: (58, 77), 6: (88, 282)}},
+             True: {128: {1: (13.1, 11.9), 2: (25.3, 21.3), 5: (54.5, 48.5)},
+                    64: {1: (13.1, 11.8), 3: (38.5, 32.5), 6: (56.5, 53.5)}}}
+KERNELS = ("norm", "qkv", "rope, store", "attention", "o_proj", "add, norm", "gate_up", "down_proj")
+
+
+def product(inputs, outputs, rows, waits, now):
+    """waits: microseconds for which its blocks are there before its inputs are."""
+    blocks, slots = math.ceil(outputs / 32), 2 * MULTIPROCESSORS
+    stage, clocks, tile = (256, 1020, 8) if rows <= 8 else (128, 1020, 16)
+    if now and blocks <= MULTIPROCESSORS:
+        stage, clocks = 2 * stage, 1100   # a wide tile: twice the inputs of a stage for 8 % more clocks
+    stages, weights = math.ceil(inputs / stage), 64 * stage
+    from_l2 = weights + min(rows, tile) * stage * 4
+    floor = 2 * inputs * outputs / MEMORY
+    if blocks <= MULTIPROCESSORS:
+        work = stages * clocks / CLOCKS
+    else:
+        def turn(b):   # of b blocks at a time
+            shared = 80 if b > MULTIPROCESSORS else 0
+            return stages * max((clocks + shared) / CLOCKS, b * weights / MEMORY, b * from_l2 / L2)
+        turns, rest = divmod(blocks, slots)
+        work = turns * (turn(slots) + 0.4) + (turn(rest) if rest else 0)
+    early = min(blocks, slots) * 2 * weights / MEMORY   # two stages of weights are asked for before the inputs are there
+    return NEXT + FIRST_INPUTS + max(work, floor) + LAST - min(early, waits)
+
+
+def rows_of_a_block(rows, group, most, now):
+    fits = max(1, most // group)
+    if now:
+        for queries in (most // 2 // 4 * 4, 4):
+            fewer = max(1, queries // group)
+            if math.ceil(rows / fewer) * KV_HEADS <= FEW_BLOCKS * MULTIPROCESSORS:
+                fits = fewer
+    return fits
+
+
+def attention(rows, head_dim, group, now):
+    clocks = ATTENTION[now][head_dim]
+    queries = min(rows, rows_of_a_block(rows, group, 4 * max(clocks), now)) * group
+    a_warp = min(p for p in clocks if 4 * p >= queries)
+    score, value = clocks[a_warp]
+    scores = score * head_dim / 4 + 250 * (1 + (a_warp - 1) / 2) + 900
+    tiles = math.ceil(CONTEXT / 32)
+    return NEXT + 1.2 + (tiles * (scores + value * 32) + scores) / CLOCKS
+
+
+def layer(name, rows, now):
+    """Kernel -> microseconds."""
+    _, d_model, q_width, kv_width, d_ff, head_dim = MODELS[name]
+    small = NEXT + (1.4 if rows <= 8 else 1.7)
+    group = q_width // head_dim // KV_HEADS
+    # Behind a kernel that lets the next one begin before its own wait, weights arrive during all of it.
+    behind = {"norm": 6.0, "attention": 6.0, "gate_up": 0.5} if now else {"norm": 2.3, "attention": 0.9, "gate_up": 0.5}
+    times = (small, product(d_model, q_width + 2 * kv_width, rows, behind["norm"], now), NEXT + 0.9,
+             attention(rows, head_dim, group, now), product(q_width, d_model, rows, behind["attention"], now), small,
+             product(d_model, 2 * d_ff, rows, behind["norm"], now), product(d_ff, d_model, rows, behind["gate_up"], now))
+    return dict(zip(KERNELS, times))
+
+
+def bytes_of(name):
+    layers, d_model, q_width, kv_width, d_ff, _ = MODELS[name]
+    return 2 * (layers * d_model * (2 * q_width + 2 * kv_width + 3 * d_ff) + d_model * VOCABULARY)
+
+
+def a_pass(name, rows, now):
+    layers, d_model = MODELS[name][:2]
+    head = 1.8 + NEXT + (1.4 if rows <= 8 else 1.7) + product(d_model, VOCABULARY, rows, 2.0, now)
+    return layers * sum(layer(name, rows, now).values()) + head + 33   # embedding, argmax, graph and wait: assumed
+
+
+def gain(spec_length, alpha, now):
+    """Of the 3B with drafts of the 1B."""
+    tokens = (1 - alpha ** (spec_length + 1)) / (1 - alpha)
+    draft = a_pass("1B", 1, now) - 25     # a draft loop waits once
+    return tokens * a_pass("3B", 1, now) / (spec_length * draft + 25 + a_pass("3B", spec_length + 1, now) + 12)
+
+
+@TABLES
+def kernels(_):
+    """Microseconds of each kernel of a layer."""
+    rows = []
+    for name in MODELS:
+        for kernel in KERNELS:
+            times = [number(layer(name, m, now)[kernel], 1) for m in (1, 6, 16) for now in (False, True)]
+            rows.append([name, kernel, *times, ""])
+    return "model|kernel|M = 1, before|M = 1|M = 6, before|M = 6|M = 16, before|M = 16|measured", rows
+
+
+@TABLES
+def passes(_):
+    rows = []
+    for name in MODELS:
+        for now in (False, True):
+            one = a_pass(name, 1, now)
+            rows.append([name, "now" if now else "before", number(one / 1000), number(one / (bytes_of(name) / 3.35e6)),
+                         *(number(a_pass(name, m, now) / one) for m in (6, 16)), ""])
+    return "model||a pass of one row, ms|as a multiple of its bytes at 3.35 TB/s|T(6)/T(1)|T(16)/T(1)|measured", rows
+
+
+@TABLES
+def gains(_):
+    return ("K|before|now|measured",
+            [[str(k), *(number(gain(k, 0.8, now)) for now in (False, True)), ""] for k in (1, 2, 3, 5)])
+
+
+if __name__ == "__main__":
+    print("\n".join(TABLES[name](None) for name in TABLES))
