@@ -73,7 +73,8 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
     emulation::enqueue_launch(at.stream,
                               {grid, block, shared_bytes, [=] { kernel(arguments...); },
-                               at.early && begins_early(reinterpret_cast<const void*>(kernel))});
+                               at.early && begins_early(reinterpret_cast<const void*>(kernel)),
+                               emulation::shared_limit(reinterpret_cast<const void*>(kernel))});
   }
 #else
   if (at.early && begins_early(reinterpret_cast<const void*>(kernel))) {

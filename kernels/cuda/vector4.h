@@ -17,6 +17,9 @@ __host__ __device__ inline bool is_aligned(const float* address) {
 
 // REQUIRES: is_aligned(from).
 __device__ inline Vector4 load4_aligned(const float* from) {
+#ifdef SPECDEC_EMULATED
+  emulation::check_aligned(from, sizeof(Vector4));
+#endif
   return *reinterpret_cast<const Vector4*>(from);
 }
 

@@ -42,6 +42,7 @@ struct Group<Q4> {
 // L1.
 __device__ inline uint4 load_once(const void* from) {
 #ifdef SPECDEC_EMULATED
+  emulation::check_aligned(from, sizeof(uint4));
   return *static_cast<const uint4*>(from);
 #else
   uint4 v;

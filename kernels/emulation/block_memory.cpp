@@ -80,6 +80,18 @@ void start_shared_memory(std::size_t dynamic_bytes) {
                                       sizeof dynamic_memory - dynamic_bytes);)
 }
 
+std::size_t static_shared_bytes() { return __stop_cuda_shared - __start_cuda_shared; }
+
+std::size_t written_static_shared_bytes() {
+  std::size_t written = 0;
+  std::uint32_t word;
+  for (std::size_t at = 0; at + sizeof word <= static_shared_bytes(); at += sizeof word) {
+    std::memcpy(&word, __start_cuda_shared + at, sizeof word);
+    if (word != 0xffffffffu) written += sizeof word;
+  }
+  return written;
+}
+
 void* dynamic_shared_memory() { return dynamic_memory; }
 
 }  // namespace specdec::emulation

@@ -20,4 +20,9 @@ char* stack(unsigned thread);
 // an access past its end.
 void start_shared_memory(std::size_t dynamic_bytes);
 
+// The static shared memory of all kernels of the program, and what the running block has written of
+// it. 0 where the compiler gives shared variables no section (cuda_on_cpu.h).
+std::size_t static_shared_bytes();
+std::size_t written_static_shared_bytes();
+
 }  // namespace specdec::emulation

@@ -10,9 +10,10 @@
 //   atomics.h            atomicAdd, ...
 //   collectives.h        functions of several threads: __syncthreads, shuffles, votes
 //   tensor_cores.h       the tensor cores' product of two tiles, and how they add
+//   copy_queue.h         a thread's asynchronous copies
 //   runtime_calls.h      the host's calls: cudaMalloc, streams, events
 //   streams.h            when the device executes the work in a stream
-//   scheduler.h          runs the threads of a grid, on the stacks of fibers.h
+//   scheduler.h          runs the threads of a grid, on the stacks of fibers.h, by thread_order.h
 
 // [snippet keywords]
 #define __global__
@@ -35,6 +36,7 @@
 
 #include "kernels/emulation/atomics.h"
 #include "kernels/emulation/collectives.h"
+#include "kernels/emulation/copy_queue.h"
 #include "kernels/emulation/device_functions.h"
 #include "kernels/emulation/half.h"
 #include "kernels/emulation/runtime_calls.h"

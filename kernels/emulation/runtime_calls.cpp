@@ -280,4 +280,8 @@ bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_by
   return error == cudaSuccess;
 }
 
+std::size_t shared_limit(const void* kernel) {
+  return allowed_shared_bytes().contains(kernel) ? kSharedBytesOptin : kSharedBytes;
+}
+
 }  // namespace specdec::emulation

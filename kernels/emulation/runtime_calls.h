@@ -133,6 +133,8 @@ constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptin = 227 << 10;
 
 // Whether a GPU of compute capability 9.0 would accept the launch; if not, sets cudaGetLastError().
 bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
+// The most bytes of static and dynamic shared memory together.
+std::size_t shared_limit(const void* kernel);
 
 // Counters of the program's use of the device so far.
 struct Traffic {

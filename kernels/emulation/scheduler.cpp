@@ -5,14 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
-#include <numeric>
-#include <random>
-#include <string_view>
 
 #include "kernels/emulation/block_memory.h"
 #include "kernels/emulation/fibers.h"
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/sanitizers.h"
+#include "kernels/emulation/thread_order.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -48,10 +46,10 @@ struct Warp {
 struct Block {
   std::array<Thread, kMaxThreads> threads;
   std::array<Warp, kMaxThreads / kLanes> warps;
-  std::array<unsigned, kMaxThreads> order;  // in which the threads take turns
-  unsigned thread_count, live_count;        // live: not ended
+  ThreadOrder order;
+  unsigned thread_count, live_count;  // live: not ended
   unsigned at_barrier_count;
-  unsigned turn, running;  // running == order[turn]: the thread that runs
+  unsigned running;  // the thread that runs
   char* barrier_token;
   const Launch* launch = nullptr;  // null: unused
   bool early = false;              // the previous kernel has not ended
@@ -76,11 +74,11 @@ char* new_token() {
 
 Thread& self() { return now->threads[now->running]; }
 
-void take_turn(unsigned i) {
-  now->turn = i;
-  now->running = now->order[i];
+void take_turn(unsigned thread) {
+  now->running = thread;
   threadIdx = self().index;
 }
+bool can_run(unsigned thread) { return now->threads[thread].state == State::kReady; }
 
 [[noreturn]] void report_deadlock() {
   const auto waiting =
@@ -91,15 +89,17 @@ void take_turn(unsigned i) {
 }
 
 // [snippet yield]
-// The running thread passes its turn to the next one that can run. If all have ended, or none can
-// continue until the previous kernel ends, it passes control to the host.
+// The running thread passes its turn to the next one that can run. If it waits for its warp, that
+// is one of the warp if possible: so a warp may be far ahead of the others, as on a GPU. If all
+// have ended, or none can continue until the previous kernel ends, control passes to the host.
 void yield() {
   Thread& me = self();
   const bool ended = me.state == State::kEnded;
   if (now->live_count == 0) return me.fiber.switch_to(host, ended);
-  for (unsigned step = 1; step <= now->thread_count; ++step) {
-    const unsigned next = (now->turn + step) % now->thread_count;
-    if (now->threads[now->order[next]].state != State::kReady) continue;
+  unsigned next = now->running;
+  if (me.state == State::kAtCollective) next = now->order.next_in_warp(now->running, can_run);
+  if (next == now->running) next = now->order.next(now->running, can_run);
+  if (next != now->running) {
     take_turn(next);
     return me.fiber.switch_to(self().fiber, ended);
   }
@@ -172,29 +172,8 @@ void thread_main() {
   yield();  // for good
 }
 
-void shuffle_order(std::mt19937& numbers) {
-  for (unsigned i = now->thread_count; i > 1; --i)
-    std::swap(now->order[i - 1], now->order[numbers() % i]);
-}
-
-void set_order() {
-  static std::mt19937 numbers(1);
-  const char* variable = std::getenv("SPECDEC_THREAD_ORDER");
-  const std::string_view name = variable == nullptr ? "forward" : variable;
-  std::iota(now->order.begin(), now->order.begin() + now->thread_count, 0u);
-  if (name == "reverse") {
-    std::reverse(now->order.begin(), now->order.begin() + now->thread_count);
-  } else if (name == "random") {
-    shuffle_order(numbers);
-  } else if (name != "forward") {
-    std::fprintf(stderr, "SPECDEC_THREAD_ORDER is '%s'; it takes forward, reverse or random\n",
-                 variable);
-    std::exit(2);
-  }
-}
-
 void start_threads() {
-  set_order();
+  now->order.start(now->thread_count);
   const unsigned first_stack = static_cast<unsigned>(now - blocks.data()) * kMaxThreads;
   map_stacks(first_stack, now->thread_count);
   now->live_count = now->thread_count;
@@ -213,9 +192,7 @@ void start_threads() {
 
 // Runs until all threads have ended, or wait for the previous kernel.
 void run_threads() {
-  unsigned first = 0;
-  while (now->threads[now->order[first]].state != State::kReady) ++first;
-  take_turn(first);
+  take_turn(now->order.first(can_run));
   host.switch_to(self().fiber);
 }
 
@@ -237,6 +214,15 @@ Block* begun(const Launch& launch) {
 // REQUIRES: there is one.
 Block& free_block() { return *std::ranges::find(blocks, nullptr, &Block::launch); }
 
+// CUDA refuses such a launch. Here it is known when a block has run.
+void check_shared_bytes() {
+  const std::size_t dynamic_bytes = now->launch->shared_bytes, most = now->launch->shared_limit;
+  if (dynamic_bytes + static_shared_bytes() <= most) return;  // even with all kernels' together
+  if (dynamic_bytes + written_static_shared_bytes() > most) {
+    fail("static and dynamic shared memory together exceed the limit of a block", kEntry);
+  }
+}
+
 // The threads that waited for the previous kernel may continue.
 void end_of_grid_before() {
   now->early = false;
@@ -254,6 +240,8 @@ bool CallSite::operator==(const CallSite& other) const {
 }
 
 int lane() { return now->running % kLanes; }
+
+bool runs_early() { return now->early; }
 
 // [snippet sync-block]
 void sync_block(CallSite site) {
@@ -345,6 +333,7 @@ void run_grid(const Launch& launch) {
           start_threads();
         }
         run_threads();
+        check_shared_bytes();
       }
     }
   }

@@ -51,6 +51,7 @@ struct Launch {
   std::size_t shared_bytes = 0;  // dynamic
   std::function<void()> kernel;  // the body of each thread
   bool programmatic = false;     // may begin before the previous kernel has ended
+  std::size_t shared_limit = 0;  // of static and dynamic shared memory together
 };
 
 void run_grid(const Launch& launch);
@@ -94,7 +95,16 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // The running thread's number within its warp.
 int lane();
 
+// Whether the running block still waits for the previous kernel, and so has no shared memory.
+bool runs_early();
+
 // Ends the program with a report.
 [[noreturn]] void fail(const char* what, CallSite site);
+
+// For accesses of `bytes` bytes at once, whose addresses must be multiples of their size.
+inline void check_aligned(const void* address, unsigned bytes, SPECDEC_CALL_SITE) {
+  if (reinterpret_cast<std::uintptr_t>(address) % bytes == 0) return;
+  fail("an access at an address that is not a multiple of its size", site);
+}
 
 }  // namespace specdec::emulation
