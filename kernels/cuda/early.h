@@ -9,13 +9,11 @@
 // kernel writes, while the last blocks of the previous kernel still run. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Whether a kernel with this option is launched early; with SPECDEC_CUDA_EARLY=0, none is. It needs
-// code for compute capability 9.0, because a newer GPU also runs older code, which does not wait.
-inline bool begins_early([[maybe_unused]] const void* kernel) {
-  const char* value = std::getenv("SPECDEC_CUDA_EARLY");
-  const bool wanted = value == nullptr || std::string_view(value) != "0";
+// Whether the GPU runs code for compute capability 9.0 or higher. A newer GPU also runs older code,
+// which lacks what 9.0 brought. kernel: any.
+inline bool has_code_for_9_0([[maybe_unused]] const void* kernel) {
 #ifdef SPECDEC_EMULATED
-  return wanted;
+  return true;
 #else
   static const bool possible = [&] {
     cudaFuncAttributes attributes{};
@@ -26,8 +24,16 @@ inline bool begins_early([[maybe_unused]] const void* kernel) {
            cudaFuncGetAttributes(&attributes, kernel) == cudaSuccess && major >= 9 &&
            attributes.ptxVersion >= 90;
   }();
-  return wanted && possible;
+  return possible;
 #endif
+}
+
+// Whether a kernel with this option is launched early; with SPECDEC_CUDA_EARLY=0, none is. Older
+// code does not wait.
+inline bool begins_early(const void* kernel) {
+  const char* value = std::getenv("SPECDEC_CUDA_EARLY");
+  const bool wanted = value == nullptr || std::string_view(value) != "0";
+  return wanted && has_code_for_9_0(kernel);
 }
 
 // [snippet await-kernels-before]

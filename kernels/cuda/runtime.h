@@ -7,6 +7,7 @@
 #include "kernels/emulation/cuda_on_cpu.h"
 #define SPECDEC_CUDA_BUILD emulated
 #else
+#include <cuda.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>

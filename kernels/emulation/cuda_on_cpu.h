@@ -10,6 +10,8 @@
 //   atomics.h            atomicAdd, ...
 //   collectives.h        functions of several threads: __syncthreads, shuffles, votes
 //   tensor_cores.h       the tensor cores' product of two tiles, and how they add
+//   shared_barriers.h    barriers in shared memory, and copies of boxes
+//   tensor_map.h         the matrices of these copies
 //   copy_queue.h         a thread's asynchronous copies
 //   runtime_calls.h      the host's calls: cudaMalloc, streams, events
 //   streams.h            when the device executes the work in a stream
@@ -20,6 +22,7 @@
 #define __device__
 #define __host__
 #define __constant__ static
+#define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -41,6 +44,8 @@
 #include "kernels/emulation/half.h"
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/scheduler.h"
+#include "kernels/emulation/shared_barriers.h"
 #include "kernels/emulation/streams.h"
 #include "kernels/emulation/tensor_cores.h"
+#include "kernels/emulation/tensor_map.h"
 #include "kernels/emulation/vector_types.h"

@@ -10,6 +10,7 @@
 #include "kernels/emulation/fibers.h"
 #include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/sanitizers.h"
+#include "kernels/emulation/shared_barriers.h"
 #include "kernels/emulation/thread_order.h"
 
 uint3 threadIdx, blockIdx;
@@ -18,7 +19,7 @@ dim3 blockDim, gridDim;
 namespace specdec::emulation {
 namespace {
 
-enum class State { kReady, kAtBarrier, kAtCollective, kAtGridBefore, kEnded };
+enum class State { kReady, kAtBarrier, kAtCollective, kAtGridBefore, kAtObject, kEnded };
 
 constexpr CallSite kEntry{"the kernel's entry", 0};
 
@@ -29,6 +30,7 @@ struct Thread {
   bool lets_next_begin;
   CallSite site = kEntry;  // the last barrier or collective reached
   // The collective that the thread is in.
+  const void* object;  // that the thread waits for
   unsigned mask;
   Answer answer;
   int number;
@@ -61,13 +63,7 @@ Block* now = &blocks[0];  // the one that runs
 Fiber host;
 std::mutex one_at_a_time;
 
-// Each instance of a barrier has its own address for ThreadSanitizer. Every thread that passes it
-// releases its earlier writes, and acquires those of the others.
 std::array<char, 1 << 16> tokens;
-char* new_token() {
-  static std::uint16_t next = 0;
-  return &tokens[next++];
-}
 [[maybe_unused]] char end_of_grid;
 
 // ---- whose turn it is
@@ -85,7 +81,9 @@ bool can_run(unsigned thread) { return now->threads[thread].state == State::kRea
       std::find_if(now->threads.begin(), now->threads.end(),
                    [](const Thread& thread) { return thread.state != State::kEnded; });
   threadIdx = waiting->index;
-  fail("deadlock: every thread of the block waits or has ended", waiting->site);
+  const char* const reason = why_barriers_wait();
+  fail(reason != nullptr ? reason : "deadlock: every thread of the block waits or has ended",
+       waiting->site);
 }
 
 // [snippet yield]
@@ -179,6 +177,7 @@ void start_threads() {
   now->live_count = now->thread_count;
   now->at_barrier_count = 0;
   now->barrier_token = new_token();
+  forget_barriers();
   for (Warp& warp : now->warps) warp = {{}, 0, 0, new_token()};
   for (unsigned i = 0; i < now->thread_count; ++i) {
     Thread& thread = now->threads[i];
@@ -242,6 +241,27 @@ bool CallSite::operator==(const CallSite& other) const {
 int lane() { return now->running % kLanes; }
 
 bool runs_early() { return now->early; }
+
+unsigned running_block() { return static_cast<unsigned>(now - blocks.data()); }
+
+char* new_token() {
+  static std::uint16_t next = 0;
+  return &tokens[next++];
+}
+
+void wait_for(const void* object, CallSite site) {
+  Thread& me = self();
+  me.site = site;
+  me.object = object;
+  me.state = State::kAtObject;
+  yield();
+}
+void wake(const void* object) {
+  for (unsigned i = 0; i < now->thread_count; ++i) {
+    Thread& thread = now->threads[i];
+    if (thread.state == State::kAtObject && thread.object == object) thread.state = State::kReady;
+  }
+}
 
 // [snippet sync-block]
 void sync_block(CallSite site) {
@@ -333,6 +353,7 @@ void run_grid(const Launch& launch) {
           start_threads();
         }
         run_threads();
+        check_nothing_in_flight();
         check_shared_bytes();
       }
     }
@@ -347,8 +368,12 @@ void fail(const char* what, CallSite site) {
                "  thread (%u,%u,%u) of block (%u,%u,%u); the threads of this block:\n",
                site.file, site.line, what, threadIdx.x, threadIdx.y, threadIdx.z, blockIdx.x,
                blockIdx.y, blockIdx.z);
-  constexpr std::array kStates{"run; last at", "wait for the block at", "wait for their warp at",
-                               "wait for the kernel before at", "have ended; last at"};
+  constexpr std::array kStates{"run; last at",
+                               "wait for the block at",
+                               "wait for their warp at",
+                               "wait for the kernel before at",
+                               "wait for a barrier in shared memory at",
+                               "have ended; last at"};
   for (unsigned i = 0, next; i < now->thread_count; i = next) {
     const Thread& thread = now->threads[i];
     for (next = i + 1; next < now->thread_count; ++next) {

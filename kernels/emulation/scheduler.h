@@ -95,6 +95,18 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // The running thread's number within its warp.
 int lane();
 
+// The running block's number among the two that may exist at a time: a kernel may begin before the
+// previous one has ended.
+unsigned running_block();
+
+// Each instance of a barrier has its own address for ThreadSanitizer. Every thread that passes it
+// releases its earlier writes, and acquires those of the others.
+char* new_token();
+
+// The running thread waits until another thread of its block wakes those that wait for the object.
+void wait_for(const void* object, CallSite site);
+void wake(const void* object);
+
 // Whether the running block still waits for the previous kernel, and so has no shared memory.
 bool runs_early();
 

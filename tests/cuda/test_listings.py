@@ -42,6 +42,8 @@ HOT = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi4E", 4, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E", 8, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
+    ("matmul/matmul_7_tma.cu", "matmul_tma_kernelILi8E", 0, 128, 128),   # the copy engine loads
+    ("matmul/matmul_7_tma.cu", "matmul_tma_kernelILi16E", 0, 128, 128),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi4ELi4ELi2ELi2ELi1E", 4, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
     ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi4ELi2ELi2ELi1E", 4, 128, 255),

@@ -53,6 +53,12 @@ void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const Cuda
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                           cudaStream_t stream);
 
+// The pipeline with copies of boxes by the GPU's copy engine, and with the same bits. A lesson: the
+// engine does not call it. REQUIRES: can_run_matmul_tma(), weights of type kBF16, rows of x at
+// multiples of 16 bytes.
+bool can_run_matmul_tma();
+void matmul_tma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
+
 // What the engine calls, for any number of rows: the pipeline if it can multiply the weights,
 // otherwise matmul_rows. (Splitting other weights into three parts, too, would take nine products
 // on tensor cores, and with few rows more instructions to split them than it saves multiply-adds.)
