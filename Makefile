@@ -55,9 +55,10 @@ serve: setup ## serve requests, with a page that shows them live, until Ctrl-C [
 	$(call built,$(firstword $(SERVED)))
 	@exec $(BUILD)/bin/$(SERVED) --serve $(or $(ADDRESS),127.0.0.1:8080)
 
-real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); GGUF=file: convert another Llama
+real: ## get a model that people know, SmolLM2-135M, into build/models (93 MB); GGUF=file: convert another Llama; WEIGHTS=kept: not in bf16
 	@python3 -c 'import ensurepip' 2>/dev/null || $(PROGRAMS)/setup real
-	@python3 $(PROGRAMS)/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') $(if $(OUT),--out '$(OUT)')
+	@python3 $(PROGRAMS)/real/get_model.py $(BUILD) $(if $(GGUF),--gguf '$(GGUF)') \
+	  $(if $(WEIGHTS),--weights '$(WEIGHTS)') $(if $(OUT),--out '$(OUT)')
 
 real-demo: build real ## show what speculation gains on that model, by kind of question: the same text, at two speeds
 	@python3 $(PROGRAMS)/real/real_demo.py $(BUILD)

@@ -12,9 +12,11 @@ namespace specdec {
 HostMatrix host_matrix(const TensorView& tensor) {
   SPECDEC_CHECK(tensor.shape.size() == 2, "a weight matrix");
   HostMatrix matrix;
-  matrix.type = tensor.dtype == DType::kF32   ? WeightType::kF32
-                : tensor.dtype == DType::kF16 ? WeightType::kF16
-                                              : WeightType::kBF16;
+  matrix.type = tensor.dtype == DType::kF32    ? WeightType::kF32
+                : tensor.dtype == DType::kF16  ? WeightType::kF16
+                : tensor.dtype == DType::kQ4_1 ? WeightType::kQ4
+                : tensor.dtype == DType::kQ8_0 ? WeightType::kQ8
+                                               : WeightType::kBF16;
   matrix.bytes = tensor.bytes;
   matrix.rows = tensor.shape[0];
   matrix.width = tensor.shape[1];

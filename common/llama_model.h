@@ -21,7 +21,7 @@ struct LlamaLayer {
   std::unique_ptr<const WeightMatrix> down_proj;  // [d_model, d_ff]
 };
 
-// REQUIRES: the tensor has two dimensions, of type F32, F16 or BF16, and outlives the result.
+// REQUIRES: the tensor has two dimensions, of a type that weights have, and outlives the result.
 HostMatrix host_matrix(const TensorView& tensor);
 
 // A model's weights, read only: several Llamas may share them.

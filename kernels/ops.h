@@ -25,9 +25,17 @@ namespace specdec {
 // vocabulary. Outputs never overlap inputs, except where marked inout. The program aborts if sizes
 // disagree.
 
-// The type of a matrix's elements. Only a WeightMatrix can be kInt8; a checkpoint never is. kQ4:
-// groups of kGroupElements elements along a row, see WeightFormat.
-enum class WeightType { kF32, kF16, kBF16, kInt8, kQ4 };
+// The type of a matrix's elements. Only a WeightMatrix can be kInt8; a checkpoint never is. kQ4 and
+// kQ8 are groups of kGroupElements elements along a row, as GGUF has them: Q4_1 (see WeightFormat)
+// and Q8_0, with
+//   w[n][k] = scale * q, q from -128 to 127, and a binary16 scale for each group
+// Only files have kQ8, in whole groups: no format rounds to it.
+enum class WeightType { kF32, kF16, kBF16, kInt8, kQ4, kQ8 };
+
+// Whether elements come in groups.
+constexpr bool is_grouped(WeightType type) {
+  return type == WeightType::kQ4 || type == WeightType::kQ8;
+}
 
 // How a backend keeps a weight matrix. kInt8 halves the bytes of a bf16 matrix, and changes its
 // numbers: w[n][k] becomes scale[n] * q[n][k] (Dettmers et al. 2022, vector-wise absmax, only
@@ -52,7 +60,7 @@ inline constexpr int kGroupElements = 32;
 // alignment.
 struct HostMatrix {
   WeightType type = WeightType::kF32;
-  std::span<const std::byte> bytes;  // rows * width elements; of kQ4 rows * groups Q4Group
+  std::span<const std::byte> bytes;  // rows * width elements, or rows * groups of them
   int rows = 0;
   int width = 0;
 };
@@ -162,7 +170,10 @@ class Backend : public DeviceAllocator {
   virtual void download(const void* device, void* host, std::size_t bytes) = 0;
   // Device to device. REQUIRES: no overlap.
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
+  // Whether matrices can be kQ4 and kQ8.
+  virtual bool loads_groups() const { return false; }
   // Stacks matrices of the same type and width into one, whose outputs are theirs side by side.
+  // Groups are kept to the bit. REQUIRES: no format that would round them again.
   virtual std::unique_ptr<const WeightMatrix> load_matrix(
       std::span<const HostMatrix> parts, WeightFormat format = WeightFormat::kStored) = 0;
 
@@ -193,8 +204,8 @@ class Backend : public DeviceAllocator {
 
   // y = x W^T. Each element is a sum of fused multiply-adds in one order: on a CPU, a single chain
   // over the inputs 0, 1, 2, ... With an int8 matrix, the sum uses q, and the row's scale
-  // multiplies the result. With a q4 matrix, each group has a sum that uses q and a sum of x; its
-  // scale and its minimum multiply them. x: [T, W.width()], y: [T, W.rows()].
+  // multiplies the result. With groups, each group has a sum that uses q and a sum of x; its scale
+  // and its minimum multiply them. x: [T, W.width()], y: [T, W.rows()].
   virtual void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) = 0;
 
   // y += x W^T (y inout): the bits of matmul and add. products: [T, W.rows()], scratch.

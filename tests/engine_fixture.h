@@ -18,7 +18,7 @@
 
 namespace specdec {
 
-// golden/models/NAME or golden/checkpoints/NAME.
+// golden/models/NAME or golden/checkpoints/NAME; an absolute path is itself.
 inline std::filesystem::path golden_model(const std::string& name) {
   const bool embedded = name == "target" || name == "draft";
   return golden_folder() / (embedded ? "models" : "checkpoints") / name;

@@ -1,6 +1,8 @@
 #include "common/checkpoint/checkpoint.h"
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <set>
@@ -11,6 +13,7 @@
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/checkpoint/elements.h"
+#include "common/checkpoint/grouped_tensor.h"
 #include "common/checkpoint/other_folders.h"
 
 namespace specdec {
@@ -80,12 +83,19 @@ class TensorSource {
 
   std::string directory() const { return directory_.string(); }
   bool contains(const std::string& name) const { return file_of_.contains(name); }
+  bool contains_matrix(const std::string& name) const {
+    return contains(name) || std::ranges::any_of(grouped_names(name), [&](const std::string& one) {
+             return contains(one);
+           });
+  }
 
-  // The tensor of that name and shape, in a type that we compute with; Error otherwise.
+  // The tensor of that name and shape, in a type that we compute with; Error otherwise. A matrix
+  // may be there in groups.
   TensorView take(const std::string& name, const Shape& shape) {
-    const auto found = file_of_.find(name);
-    if (found == file_of_.end()) fail("{}: the tensor {} is missing", directory_.string(), name);
-    const SafetensorsFile& file = files_[found->second];
+    const std::string stored = stored_name(name, shape.size() == 2);
+    const SafetensorsFile& file = files_[file_of_.at(stored)];
+    taken_.insert(stored);
+    if (stored != name) return grouped_tensor(file, stored, shape);
     TensorView view = file.tensor(name);
     if (view.shape != shape) {
       fail("{}: tensor {} has the shape [{}]; config.json makes it [{}]", file.name(), name,
@@ -95,7 +105,6 @@ class TensorSource {
       fail("{}: tensor {} is of type {}; supported are BF16, F16 and F32", file.name(), name,
            dtype_name(view.dtype));
     }
-    taken_.insert(name);
     return view;
   }
 
@@ -109,6 +118,21 @@ class TensorSource {
   }
 
  private:
+  // The tensor's name in the files.
+  std::string stored_name(const std::string& name, bool is_matrix) const {
+    std::vector<std::string> found;
+    std::vector<std::string> possible =
+        is_matrix ? grouped_names(name) : std::vector<std::string>();
+    possible.push_back(name);
+    std::ranges::copy_if(possible, std::back_inserter(found),
+                         [&](const std::string& one) { return contains(one); });
+    if (found.empty()) fail("{}: the tensor {} is missing", directory_.string(), name);
+    if (found.size() > 1) {
+      fail("{}: holds {} twice, as {} and as {}", directory_.string(), name, found[0], found[1]);
+    }
+    return found[0];
+  }
+
   // Quantised weights come with scales, which have other names in each format.
   void refuse_quantised() const {
     for (const auto& [name, file] : file_of_) {
@@ -177,8 +201,7 @@ LlamaLayerWeights take_layer(TensorSource& tensors, const LlamaConfig& config, i
 
 bool same_numbers(const TensorView& a, const TensorView& b) {
   if (a.dtype == b.dtype) return std::ranges::equal(a.bytes, b.bytes);
-  const std::size_t n = a.bytes.size() * 8 / dtype_bits(a.dtype);
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::int64_t i = 0; i < a.elements(); ++i) {
     if (tensor_element(a, i) != tensor_element(b, i)) return false;
   }
   return true;
@@ -190,7 +213,7 @@ bool same_numbers(const TensorView& a, const TensorView& b) {
 TensorView take_head(TensorSource& tensors, const LlamaConfig& config,
                      const TensorView& embedding) {
   const char* name = "lm_head.weight";
-  if (config.tied_head && !tensors.contains(name)) return embedding;
+  if (config.tied_head && !tensors.contains_matrix(name)) return embedding;
   const TensorView head = tensors.take(name, {config.vocab_size, config.d_model});
   if (!config.tied_head) return head;
   if (!same_numbers(head, embedding)) {
@@ -202,12 +225,27 @@ TensorView take_head(TensorSource& tensors, const LlamaConfig& config,
   return embedding;
 }
 
+// Matrices that read the same input are stacked, so they have one type.
+void require_one_type(const TensorSource& tensors, int layer,
+                      std::initializer_list<const TensorView*> matrices) {
+  const DType first = (*matrices.begin())->dtype;
+  for (const TensorView* matrix : matrices) {
+    if (matrix->dtype == first) continue;
+    fail("{}: layer {} has weights of type {} beside {}; {} must be of one type",
+         tensors.directory(), layer, dtype_name(first), dtype_name(matrix->dtype),
+         matrices.size() == 3 ? "q_proj, k_proj and v_proj" : "gate_proj and up_proj");
+  }
+}
+
 LlamaWeights take_weights(TensorSource& tensors, const LlamaConfig& config) {
   const Shape table{config.vocab_size, config.d_model};
   LlamaWeights weights;
   weights.embedding = tensors.take("model.embed_tokens.weight", table);
   for (int layer = 0; layer < config.n_layers; ++layer) {
     weights.layers.push_back(take_layer(tensors, config, layer));
+    const LlamaLayerWeights& taken = weights.layers.back();
+    require_one_type(tensors, layer, {&taken.q_proj, &taken.k_proj, &taken.v_proj});
+    require_one_type(tensors, layer, {&taken.gate_proj, &taken.up_proj});
   }
   weights.final_norm = tensors.take("model.norm.weight", {config.d_model});
   weights.head = take_head(tensors, config, weights.embedding);
@@ -251,6 +289,14 @@ const TensorView& Checkpoint::view(WeightKind kind, int layer) const {
     default:
       return weights_.head;
   }
+}
+
+bool Checkpoint::has_groups() const {
+  return std::ranges::any_of(files_, [](const SafetensorsFile& file) {
+    return std::ranges::any_of(file.header().tensors, [](const TensorEntry& tensor) {
+      return grouped_type(tensor.name).has_value();
+    });
+  });
 }
 
 Weight Checkpoint::weight(WeightKind kind, int layer) const {

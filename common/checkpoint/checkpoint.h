@@ -44,6 +44,7 @@ class Checkpoint final : public WeightSource {
   // A view into the files; when it is destroyed, its pages are let go.
   Weight weight(WeightKind kind, int layer) const override;
   const std::vector<SafetensorsFile>& files() const { return files_; }
+  bool has_groups() const;  // whether a matrix is Q4_1 or Q8_0 (grouped_tensor.h)
 
  private:
   const TensorView& view(WeightKind kind, int layer) const;

@@ -11,7 +11,7 @@ namespace {
 struct DTypeRow {
   DType dtype;
   std::string_view name;
-  int bits;
+  int bits;  // 0: in groups
 };
 
 // In the order of the enumeration, which is also the reference format's order: a writer that sorts
@@ -23,7 +23,8 @@ constexpr auto kRows = std::to_array<DTypeRow>({
     {DType::kI16, "I16", 16},       {DType::kU16, "U16", 16},       {DType::kF16, "F16", 16},
     {DType::kBF16, "BF16", 16},     {DType::kI32, "I32", 32},       {DType::kU32, "U32", 32},
     {DType::kF32, "F32", 32},       {DType::kC64, "C64", 64},       {DType::kF64, "F64", 64},
-    {DType::kI64, "I64", 64},       {DType::kU64, "U64", 64},
+    {DType::kI64, "I64", 64},       {DType::kU64, "U64", 64},       {DType::kQ4_1, "Q4_1", 0},
+    {DType::kQ8_0, "Q8_0", 0},
 });
 
 const DTypeRow& row(DType dtype) {
@@ -36,11 +37,15 @@ const DTypeRow& row(DType dtype) {
 
 std::string_view dtype_name(DType dtype) { return row(dtype).name; }
 
-int dtype_bits(DType dtype) { return row(dtype).bits; }
+int dtype_bits(DType dtype) {
+  SPECDEC_CHECK(!is_grouped(dtype), "a type of single elements, not {}", dtype_name(dtype));
+  return row(dtype).bits;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   const auto* found = std::ranges::find(kRows, name, &DTypeRow::name);
-  return found == kRows.end() ? std::nullopt : std::optional(found->dtype);
+  const bool is_known = found != kRows.end() && !is_grouped(found->dtype);
+  return is_known ? std::optional(found->dtype) : std::nullopt;
 }
 
 }  // namespace specdec

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "common/base/check.h"
+#include "common/checkpoint/grouped_tensor.h"
 
 namespace specdec {
 namespace {
@@ -29,11 +30,24 @@ double from_f16(std::uint16_t bits) {
                        : std::numeric_limits<double>::quiet_NaN();
 }
 
+// Element i of a matrix whose rows are whole groups of 32, at any address. A group begins with its
+// scale; Q4_1 goes on with its minimum and 16 bytes, whose lower halves are elements 0 .. 15, and
+// whose upper halves are the others; Q8_0 with 32 integers.
+double from_groups(DType dtype, const std::byte* data, std::size_t i) {
+  const std::size_t group = i / 32, in_group = i % 32;
+  const std::byte* of_group = data + group * group_bytes(dtype);
+  const double scale = from_f16(load<std::uint16_t>(of_group));
+  if (dtype == DType::kQ8_0) return scale * load<std::int8_t>(of_group + 2 + in_group);
+  const double minimum = from_f16(load<std::uint16_t>(of_group + 2));
+  const int pair = load<std::uint8_t>(of_group + 4 + in_group % 16);
+  return scale * (in_group < 16 ? pair & 15 : pair >> 4) + minimum;
+}
+
 }  // namespace
 
 bool is_readable(DType dtype) {
   return dtype == DType::kF64 || dtype == DType::kF32 || dtype == DType::kF16 ||
-         dtype == DType::kBF16;
+         dtype == DType::kBF16 || is_grouped(dtype);
 }
 
 double tensor_element(const TensorView& tensor, std::size_t i) {
@@ -45,6 +59,9 @@ double tensor_element(const TensorView& tensor, std::size_t i) {
       return load<float>(data + 4 * i);
     case DType::kF16:
       return from_f16(load<std::uint16_t>(data + 2 * i));
+    case DType::kQ4_1:
+    case DType::kQ8_0:
+      return from_groups(tensor.dtype, data, i);
     default:
       return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(data + 2 * i)} << 16);
   }
@@ -52,7 +69,7 @@ double tensor_element(const TensorView& tensor, std::size_t i) {
 
 std::vector<float> to_float32(const TensorView& tensor) {
   SPECDEC_CHECK(is_readable(tensor.dtype), "a type that we read, not {}", dtype_name(tensor.dtype));
-  std::vector<float> result(tensor.bytes.size() * 8 / dtype_bits(tensor.dtype));
+  std::vector<float> result(tensor.elements());
   for (std::size_t i = 0; i < result.size(); ++i) {
     result[i] = tensor_element(tensor, i);
   }

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "common/base/error.h"
@@ -124,6 +126,10 @@ std::map<std::string, std::string> parse_metadata(const Json& value, const std::
 }
 
 }  // namespace
+
+std::int64_t TensorView::elements() const {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 std::uint64_t tensor_bytes(DType dtype, std::span<const std::int64_t> shape,
                            const std::string& where) {

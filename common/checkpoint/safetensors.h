@@ -23,6 +23,8 @@ struct TensorView {
   DType dtype = DType::kF32;
   std::vector<std::int64_t> shape;   // empty: a scalar
   std::span<const std::byte> bytes;  // product(shape) elements
+
+  std::int64_t elements() const;
 };
 
 // What a header says about one tensor.

@@ -40,7 +40,8 @@ class WeightSource {
 
   virtual const LlamaConfig& config() const = 0;
 
-  // The tensor of that kind, F32, F16 or BF16. layer: -1 outside the layers. One thread at a time.
+  // The tensor of that kind, F32, F16 or BF16; matrices also Q4_1 or Q8_0. layer: -1 outside the
+  // layers. One thread at a time.
   virtual Weight weight(WeightKind kind, int layer) const = 0;
 };
 

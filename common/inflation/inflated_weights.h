@@ -27,7 +27,7 @@ class InflatedWeights final : public WeightSource {
  public:
   // config: of the large model, by inflated_config(). threads: 0 means one per usable core; the
   // number does not change the weights.
-  // REQUIRES: the base outlives this object.
+  // REQUIRES: the base outlives this object, and has no groups.
   InflatedWeights(const WeightSource& base, const LlamaConfig& config, int threads);
 
   const LlamaConfig& config() const override { return config_; }

@@ -14,7 +14,7 @@ namespace {
 constexpr int kChunkSteps = 4096 / kPanelRows;
 constexpr int kBlockRows = 256;
 constexpr int kChunkGroups = kChunkSteps / kGroupElements;
-static_assert(kChunkSteps % kGroupElements == 0, "whole groups of q4");
+static_assert(kChunkSteps % kGroupElements == 0, "whole groups");
 
 // A block of x in the order in which it is read: [K / kChunkSteps][rows][kChunkSteps]. So rows that
 // share a tile are side by side. In x itself, their starts may all map to one set of the cache. For
@@ -50,11 +50,12 @@ struct Tile {
   const float* x;       // [rows][kChunkSteps]
   const float* x_sums;  // [rows][kChunkGroups], for q4
   int steps;
-  const float* scales;       // [kPanelRows], for the last chunk of int8; otherwise null
-  const PanelGroup* groups;  // of the chunk, for q4; otherwise null
-  float* sums;               // [rows][kPanelRows]: of the earlier chunks
-  bool is_first;             // no chunk is earlier
-  float* out;                // [rows, kPanelRows]
+  const float* scales;    // [kPanelRows], for the last chunk of int8; otherwise null
+  const PanelGroup* q4;   // the groups of the chunk, or null: of another type
+  const PanelGroup8* q8;  // the same
+  float* sums;            // [rows][kPanelRows]: of the earlier chunks
+  bool is_first;          // no chunk is earlier
+  float* out;             // [rows, kPanelRows]
   std::ptrdiff_t out_stride;
 };
 
@@ -78,12 +79,21 @@ void multiply(const Tile& tile) {
         reinterpret_cast<const std::byte*>(tile.chunk + first * kPanelRows), tile.x + first,
         kChunkSteps, steps, prefetch_step, to);
   };
-  if (tile.groups == nullptr) add(0, tile.steps, sums);
-  for (int first = 0; tile.groups != nullptr && first < tile.steps; first += kGroupElements) {
-    TileSums<M> chains;
-    add(first, kGroupElements, chains);
-    const int g = first / kGroupElements;
-    add_group(tile.groups[g], chains, tile.x_sums + g, kChunkGroups, sums);
+  const auto for_groups = [&](const auto& use) {
+    for (int g = 0; g < tile.steps; g += kGroupElements) {
+      TileSums<M> chains;
+      add(g, kGroupElements, chains);
+      use(g / kGroupElements, chains);
+    }
+  };
+  if (tile.q4 != nullptr) {
+    for_groups([&](int g, const TileSums<M>& chains) {
+      add_group(tile.q4[g], chains, tile.x_sums + g, kChunkGroups, sums);
+    });
+  } else if (tile.q8 != nullptr) {
+    for_groups([&](int g, const TileSums<M>& chains) { add_group(tile.q8[g], chains, sums); });
+  } else {
+    add(0, tile.steps, sums);
   }
   if (tile.scales != nullptr) scale(tile.scales, sums);
   store_sums(sums, tile.out, tile.out_stride);
@@ -115,6 +125,13 @@ void widen_q4(const PanelGroup* groups, int steps, float* chunk) {
   }
 }
 
+// Whole groups.
+void widen_q8(const PanelGroup8* groups, int steps, float* chunk) {
+  for (int first = 0; first < steps; first += kGroupElements) {
+    widen<WeightType::kInt8>((*groups++).steps(), kGroupElements, chunk + first * kPanelRows);
+  }
+}
+
 void widen(WeightType type, const std::byte* panel, int steps, float* chunk) {
   switch (type) {
     case WeightType::kF32:
@@ -125,9 +142,16 @@ void widen(WeightType type, const std::byte* panel, int steps, float* chunk) {
       return widen<WeightType::kInt8>(panel, steps, chunk);
     case WeightType::kQ4:
       return widen_q4(reinterpret_cast<const PanelGroup*>(panel), steps, chunk);
+    case WeightType::kQ8:
+      return widen_q8(reinterpret_cast<const PanelGroup8*>(panel), steps, chunk);
     default:
       return widen<WeightType::kBF16>(panel, steps, chunk);
   }
+}
+
+template <typename Group>
+const Group* groups_if(bool has_groups, const std::byte* panel) {
+  return has_groups ? reinterpret_cast<const Group*>(panel) : nullptr;
 }
 
 // Into the second-level cache.
@@ -152,8 +176,7 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
     const bool is_last = k + steps == block.width;
     const bool to_y = is_last && y.width == kPanelRows;
     widen(weight.type(), panel, steps, chunk);
-    const auto* groups =
-        weight.type() == WeightType::kQ4 ? reinterpret_cast<const PanelGroup*>(panel) : nullptr;
+    const std::byte* const groups = panel;
     panel += steps_of(weight.type(), steps) * step_bytes(weight.type());
     const bool has_scales = is_last && weight.type() == WeightType::kInt8;
     const std::byte* next = panel;  // the next chunk, or the next panel
@@ -166,7 +189,8 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, const PackedBloc
                         .x_sums = block.sums_at(first, k),
                         .steps = steps,
                         .scales = has_scales ? reinterpret_cast<const float*>(panel) : nullptr,
-                        .groups = groups,
+                        .q4 = groups_if<PanelGroup>(weight.type() == WeightType::kQ4, groups),
+                        .q8 = groups_if<PanelGroup8>(weight.type() == WeightType::kQ8, groups),
                         .sums = sum,
                         .is_first = k == 0,
                         .out = to_y ? y.row(first) : sum,

@@ -101,12 +101,12 @@ void HostBackend::rope_angles(const std::int32_t* positions,  // [T]
 }
 
 std::size_t element_size(WeightType type) {
-  require(type != WeightType::kQ4, "elements of whole bytes");
+  require(!is_grouped(type), "elements of whole bytes");
   return type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2;
 }
 
 std::size_t row_bytes(const StackedShape& shape) {
-  if (shape.type == WeightType::kQ4) return groups_of(shape.width) * sizeof(Q4Group);
+  if (is_grouped(shape.type)) return groups_of(shape.width) * group_bytes(shape.type);
   const std::size_t scale = shape.type == WeightType::kInt8 ? sizeof(float) : 0;
   return shape.width * element_size(shape.type) + scale;
 }
@@ -122,8 +122,11 @@ StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat forma
             "rows * width elements");
     shape.rows += part.rows;
   }
-  if (shape.type == WeightType::kQ4) {
-    require(format != WeightFormat::kInt8, "elements that are not rounded twice");
+  require(shape.type != WeightType::kQ8 || shape.width % kGroupElements == 0, "whole groups");
+  if (is_grouped(shape.type)) {
+    const bool rounds = format == WeightFormat::kInt8 ||
+                        (format == WeightFormat::kQ4 && shape.type != WeightType::kQ4);
+    require(!rounds, "elements that are not rounded twice");
   } else if (format != WeightFormat::kStored) {
     shape.type = format == WeightFormat::kInt8 ? WeightType::kInt8 : WeightType::kQ4;
   }

@@ -14,6 +14,7 @@ class HostBackend : public Backend {
   void upload(const void* host, void* device, std::size_t bytes) override;
   void download(const void* device, void* host, std::size_t bytes) override;
   void copy(const void* from, void* to, std::size_t bytes) override;
+  bool loads_groups() const override { return true; }
 
   void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override;
   void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,
@@ -33,9 +34,9 @@ struct StackedShape {
 };
 StackedShape stacked_shape(std::span<const HostMatrix> parts, WeightFormat format);
 
-std::size_t element_size(WeightType type);
+std::size_t element_size(WeightType type);  // REQUIRES: no groups
 
-// The bytes of a row, including its scale.
+// The bytes of a row, including its scale or its groups' scales.
 std::size_t row_bytes(const StackedShape& shape);
 
 // Abort with a message unless shapes are as ops.h requires.

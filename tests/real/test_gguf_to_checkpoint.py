@@ -86,10 +86,10 @@ class Conversion(unittest.TestCase):
         self.out = self.folder / "out"
         self.out.mkdir()
 
-    def convert(self, types=("F32",), change=None):
+    def convert(self, types=("F32",), change=None, keep=False):
         kinds = [gguf.GGMLQuantizationType[name] for name in types]
         meant = write_gguf(self.folder / "x.gguf", kinds, change)
-        self.parameters = gguf_to_checkpoint.convert(self.folder / "x.gguf", self.out, silent)
+        self.parameters = gguf_to_checkpoint.convert(self.folder / "x.gguf", self.out, silent, keep)
         return meant
 
     def test_numbers_of_every_type(self):
@@ -106,6 +106,30 @@ class Conversion(unittest.TestCase):
             got = (numpy.frombuffer(data, "<u2").astype(numpy.uint32) << 16).view(numpy.float32).reshape(shape)
             self.assertEqual((kind, got.shape), ("BF16", values.shape), name)
             self.assertTrue(numpy.array_equal(got, rounded(numpy.ascontiguousarray(values))), name)
+
+    def test_kept_weights_are_the_bytes_of_the_file(self):
+        for kind in ("Q4_1", "Q8_0", "F32", "F16", "BF16"):
+            with self.subTest(kind):
+                meant = self.convert((kind,), keep=True)
+                self.assertEqual(self.parameters, sum(values.size for values in meant.values()))
+                bytes_of = {tensor.name: tensor.data.tobytes() for tensor in gguf.GGUFReader(self.folder / "x.gguf").tensors}
+                found = read_tensors(self.out / "model.safetensors")
+                for name, values in meant.items():
+                    ours, data = gguf_to_checkpoint.llama.hugging_face_name(name), bytes_of[name]
+                    groups = values.ndim > 1 and kind[0] == "Q"
+                    type_there, shape, data_there = found.pop(f"{ours}.{kind.lower()}" if groups else ours)
+                    self.assertEqual(type_there, "U8" if groups else kind if values.ndim > 1 else "F32")
+                    self.assertEqual(shape, [len(values), len(data) // len(values)] if groups else list(values.shape))
+                    size = len(data) // len(values)
+                    rows, rows_there = ([all_rows[at:at + size] for at in range(0, len(data), size)]
+                                        for all_rows in (data, data_there))
+                    for heads in (heads for part, heads in (("attn_q", HEADS), ("attn_k", KV_HEADS)) if part in name):
+                        half = len(rows) // heads // 2
+                        rows = [rows[head * 2 * half + 2 * i + odd] for head in range(heads) for odd in (0, 1)
+                                for i in range(half)]
+                    self.assertEqual(rows_there, rows, name)
+                self.assertEqual(found, {})
+                self.assertNotIn("torch_dtype", json.loads((self.out / "config.json").read_text()))
 
     def test_a_tie_is_rounded_to_even_and_infinity_is_refused(self):
         ties = numpy.array([0x3f808000, 0x3f818000, 0x3f808001, 0xbf818000], numpy.uint32).view(numpy.float32)
@@ -139,9 +163,9 @@ class Conversion(unittest.TestCase):
         self.assertIn("lm_head.weight", read_tensors(self.out / "model.safetensors"))
         self.assertFalse(json.loads((self.out / "config.json").read_text())["tie_word_embeddings"])
 
-    def refused(self, words, types=("F32",), change=None):
+    def refused(self, words, types=("F32",), change=None, keep=False):
         with self.assertRaisesRegex(Trouble, words):
-            self.convert(types, change)
+            self.convert(types, change, keep)
 
     def test_what_is_refused_and_why(self):
         def has_nan(writer, weights):
@@ -155,6 +179,17 @@ class Conversion(unittest.TestCase):
         self.refused("x.gguf: the tensor token_embd.weight has a number that is no finite", change=has_nan)
         self.refused("x.gguf: the tensor blk.0.attn_q.bias: a Llama with biases", change=has_bias)
         self.refused("x.gguf: .*only byte-level BPE", change=has_sentencepiece)
+
+    def test_what_cannot_be_kept(self):
+        def has_infinity(writer, weights):
+            weights["token_embd.weight"][3] = float("inf")
+        self.refused("x.gguf: the tensor token_embd.weight is of type Q5_1; weights are kept of the types Q4_1, Q8_0, F32, F16, "
+                     "BF16, so leave out WEIGHTS=kept", types=("Q5_1",), keep=True)
+        self.refused("x.gguf: the tensors blk.0.attn_q.weight and blk.0.attn_k.weight are of the types Q4_1 and Q8_0",
+                     types=("Q4_1", "Q8_0"), keep=True)
+        for kind in ("Q4_1", "Q8_0", "F16"):
+            self.refused(f"x.gguf: the tensor token_embd.weight has a number that is no finite {kind}", types=(kind,),
+                         change=has_infinity, keep=True)
 
     def test_a_file_that_is_no_gguf_or_cut_off(self):
         self.convert()

@@ -92,6 +92,8 @@ void CublasGemm::matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows 
     case WeightType::kInt8:
     case WeightType::kQ4:
       return cuda::matmul(x, weight, y, stream);
+    case WeightType::kQ8:  // no CudaMatrix has it
+      return;
   }
 }
 

@@ -274,6 +274,12 @@ GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config) {
 }
 
 void check_belongs(const fs::path& goldens, const Checkpoint& checkpoint) {
+  if (checkpoint.has_groups()) {
+    fail(
+        "--check: {} keeps the groups of a GGUF file, and golden files are of float weights; check "
+        "the model of make real without WEIGHTS=kept",
+        checkpoint.directory().string());
+  }
   const GoldenFile golden(goldens / (Manifest(goldens).prompts(1)[0] + ".safetensors"));
   if (!golden.shape().is_of(checkpoint.config())) {
     fail(

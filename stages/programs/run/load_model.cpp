@@ -27,14 +27,21 @@ struct Wanted {
   WeightFormat weights;
 };
 
+// Bytes of an element as the checkpoint stores it.
+double stored_bytes(const Checkpoint& checkpoint, WeightKind kind, int layer) {
+  const TensorView view = checkpoint.weight(kind, layer).view;
+  return static_cast<double>(view.bytes.size()) / static_cast<double>(view.elements());
+}
+
 // The bytes of all matrices in this format, without padding.
 double weight_bytes(const Checkpoint& checkpoint, const LlamaConfig& c, WeightFormat format) {
   const double heads = c.n_heads + 2.0 * c.n_kv_heads;
   const double layer = (heads + c.n_heads) * c.head_dim * c.d_model + 3.0 * c.d_ff * c.d_model;
   const double head = (c.tied_head ? 1.0 : 2.0) * c.vocab_size * c.d_model;
-  const DType stored = checkpoint.weight(WeightKind::kEmbedding, -1).view.dtype;
-  const double each = stored == DType::kF32 ? 4 : 2;
-  if (format == WeightFormat::kStored) return each * (head + c.n_layers * layer);
+  if (format == WeightFormat::kStored) {
+    return stored_bytes(checkpoint, WeightKind::kEmbedding, -1) * head +
+           stored_bytes(checkpoint, WeightKind::kQProj, 0) * c.n_layers * layer;
+  }
   return head + c.n_layers * layer * (format == WeightFormat::kQ4 ? 20.0 / kGroupElements : 1);
 }
 
@@ -48,7 +55,24 @@ LlamaModel load_as(const Checkpoint& checkpoint, const LlamaConfig& config, cons
                     format);
 }
 
+// A file's groups are computed with as they are, or not at all.
+void check_groups(const Checkpoint& checkpoint, const Wanted& wanted, const Backend& backend) {
+  if (!checkpoint.has_groups()) return;
+  const std::string what =
+      fmt::format("{}: keeps the groups of a GGUF file", checkpoint.directory().string());
+  const std::string instead = "the model of make real without WEIGHTS=kept";
+  if (!backend.loads_groups()) {
+    fail("{}, which run on CPUs only: use --device cpu, or {}", what, instead);
+  }
+  if (wanted.weights != WeightFormat::kStored) {
+    fail("{}, which are not rounded again: leave out --{}-weights, or use {}", what, wanted.name,
+         instead);
+  }
+  if (!wanted.shape.empty()) fail("{}, which cannot be inflated: use {}", what, instead);
+}
+
 LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads, Backend& backend) {
+  check_groups(checkpoint, wanted, backend);
   const WeightFormat format = wanted.weights;
   const LlamaConfig config =
       wanted.shape.empty()

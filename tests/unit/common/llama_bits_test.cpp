@@ -4,6 +4,7 @@
 
 #include "stages/programs/check/observing_backend.h"
 #include "tests/engine_fixture.h"
+#include "tests/kept_checkpoint.h"
 #include "tests/kv_types.h"
 #include "tests/test_support.h"
 
@@ -25,6 +26,7 @@ struct BitsCase {
   std::string model;
   WeightFormat format = WeightFormat::kStored;
   KvType kv_type = KvType::kF32;
+  bool in_groups = false;  // the checkpoint itself
 };
 
 class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
@@ -32,8 +34,9 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
   static constexpr int kLength = 70;
 
   LlamaBitsTest()
-      : reference_(GetParam().model, make_plain_backend(), kContiguous, {}, 4, 320,
-                   GetParam().format, GetParam().kv_type),
+      : model_(model()),
+        reference_(model_, make_plain_backend(), kContiguous, {}, 4, 320, GetParam().format,
+                   GetParam().kv_type),
         tokens_(random_tokens(kLength, reference_.llama->vocab_size(), 1)),
         want_(reference_.prefill(tokens_)) {
     for (const auto& row : want_) {  // or NaN, which equals NaN bit for bit, would pass everywhere
@@ -42,7 +45,7 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
   }
 
   std::unique_ptr<Engine> engine(int page_size, int threads = 2, int max_pass_rows = 256) {
-    return std::make_unique<Engine>(GetParam().model, make_cpu_backend(threads), page_size,
+    return std::make_unique<Engine>(model_, make_cpu_backend(threads), page_size,
                                     LlamaOptions{.max_pass_rows = max_pass_rows}, 4, 320,
                                     GetParam().format, GetParam().kv_type);
   }
@@ -50,6 +53,15 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
     return std::span(tokens_).subspan(std::size_t(first), std::size_t(count));
   }
 
+  // A golden model's name, or the path of its copy in groups.
+  std::string model() const {
+    if (!GetParam().in_groups) return GetParam().model;
+    write_kept_copy(golden_model(GetParam().model), directory_.path() / "kept");
+    return directory_.path() / "kept";
+  }
+
+  TemporaryDirectory directory_;
+  std::string model_;
   Engine reference_;
   std::vector<TokenId> tokens_;
   HostRows want_;  // by the plain backend, all tokens in one pass over a contiguous cache
@@ -172,14 +184,16 @@ INSTANTIATE_TEST_SUITE_P(
                       BitsCase{"draft", WeightFormat::kQ4},
                       BitsCase{"untied", WeightFormat::kStored, KvType::kBF16},
                       BitsCase{"wide_heads", WeightFormat::kStored, KvType::kBF16},
-                      BitsCase{"draft", WeightFormat::kInt8, KvType::kBF16}),
+                      BitsCase{"draft", WeightFormat::kInt8, KvType::kBF16},
+                      BitsCase{.model = "untied", .in_groups = true},
+                      BitsCase{.model = "draft", .in_groups = true}),
     [](const auto& test) {
       const BitsCase& the = test.param;
       return the.model +
              (the.format == WeightFormat::kStored ? ""
               : the.format == WeightFormat::kInt8 ? "_int8"
                                                   : "_q4") +
-             (the.kv_type == KvType::kF32 ? "" : "_bf16_cache");
+             (the.kv_type == KvType::kF32 ? "" : "_bf16_cache") + (the.in_groups ? "_kept" : "");
     });
 
 // Rounds what a layer of a cache in host memory holds.

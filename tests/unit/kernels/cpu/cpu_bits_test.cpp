@@ -2,6 +2,7 @@
 // (AVX-512, AVX2, Arm), fixed inputs give these outputs. A change of the order of operations is a
 // decision: it changes the numbers here, the comment in plain.cpp, and every recorded output of the
 // CPU.
+#include "kernels/cpu/quantize.h"
 #include "tests/unit/kernels/cpu/cpu_test_support.h"
 
 namespace specdec {
@@ -49,6 +50,22 @@ TEST(CpuBits, RoundedMatmul) {
       backend->matmul(x.view(), *load(*backend, weights, WeightFormat::kQ4), y.view());
       EXPECT_EQ(hash(y), want_q4[i]) << backend->name();
     }
+  }
+}
+
+TEST(CpuBits, MatmulWithGroupsOfEightBits) {
+  for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
+    TestNumbers numbers(45);
+    std::vector<cpu::Q8Group> groups(131 * 16);
+    for (cpu::Q8Group& group : groups) {
+      group.scale = cpu::f16_from_float(numbers.number());
+      for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
+    }
+    const HostMatrix host{WeightType::kQ8, std::as_bytes(std::span(groups)), 131, 512};
+    const TestRows x = TestRows::random(numbers, 13, 512);
+    TestRows y(13, 131);
+    backend->matmul(x.view(), *backend->load_matrix({&host, 1}), y.view());
+    EXPECT_EQ(hash(y), 1768721684236022308u) << backend->name();
   }
 }
 
