@@ -4,7 +4,7 @@
     python3 docs/experiments/rows.py [pair] [real] [--build DIR] [--quick]
 
 pair: the embedded pair in the shapes 134m and 14m. real: SmolLM2-135M-Instruct (`make real`) with its EAGLE-3 heads. Each
-with 4, 8 and 16 requests at a time, greedily. Let nothing else run (12 minutes). A round visits every batch size, and
+with 4, 8 and 16 requests at a time, greedily. Let nothing else run (15 minutes). A round visits every batch size, and
 within it every way, so what is divided was measured within seconds; the numbers are medians over the rounds that count
 (turns.py), of the steps in which all requests had a round. rows_tables.py and docs/figures/curves.py show them.
 """
@@ -19,7 +19,7 @@ import programs
 import turns
 
 BATCHES, ROUNDS = [4, 8, 16], 4
-TOKENS, MOST = 32, 5  # new ones of each request; the largest K of the budget
+TOKENS, MOST = 48, 5  # new ones of each request; the largest K of the budget
 PLAIN, AUTO = "none", "auto"
 WAYS = {PLAIN: ["--no-speculation"], **{f"K = {K}": ["--spec-length", K] for K in (1, 2, 3, 5)},
         AUTO: ["--spec-length", MOST, "--rows", "auto"]}
