@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/emulation/block_memory.h"
 #include "kernels/emulation/sanitizers.h"
 
 IF_TSAN(extern "C" {
@@ -53,8 +54,8 @@ struct Barrier {
   [[maybe_unused]] char* token_before = nullptr;
 };
 
-// For each of the two blocks that may exist at a time: its barriers, by address.
-std::array<std::map<const void*, Barrier>, 2> barriers;
+// For each of the blocks that may exist at a time: its barriers, by address.
+std::array<std::map<const void*, Barrier>, kBlocks> barriers;
 
 Barrier& find(const void* address, CallSite site) {
   const auto found = barriers[running_block()].find(address);
