@@ -22,8 +22,8 @@ void matmul_pipeline_store(ConstDeviceRows x, const CudaMatrix& weight, DeviceRo
 TEST_F(TmaKernel, HasTheBitsOfThePipeline) {
   TestNumbers numbers(1);
   // Parts of a chain, of a box and of a stage; more stages than slots; several blocks.
-  for (const int width : {1, 5, 32, 33, 64, 100, 256, 300, 1100, 1600}) {
-    for (const int rows : {1, 3, 8, 9, 16, 40}) {
+  for (const int width : {1, 33, 64, 300, 1100}) {
+    for (const int rows : {1, 8, 20}) {
       const int outputs = numbers.between(1, 100);
       const TestRows x = TestRows::random(numbers, rows, width);
       const CudaMatrix matrix = on_device(
