@@ -112,7 +112,7 @@ TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
 
   std::optional<Llama> model, draft_model;
   const auto small = [](const LlamaModel& of, int rows, int pages) {
-    return static_cast<std::size_t>(rows * (of.config().head_dim + 6) + pages) * sizeof(float);
+    return static_cast<std::size_t>(rows * (of.config().head_dim + 7) + pages) * sizeof(float);
   };
   EXPECT_EQ(plan.activations + small(target, sizes.token_budget, sizes.pages) +
                 small(draft, LlamaOptions().max_pass_rows, sizes.capacity.pages),
