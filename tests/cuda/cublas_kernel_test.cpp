@@ -61,11 +61,14 @@ TEST_F(CublasKernel, RoundsTheInputsOfBfloat16Alone) {
   TestRows x(1, 1);
   x.row(0)[0] = third;
   const DeviceMatrix device_x(x.view()), y(1, 1);
+  device().wait();  // each backend has a stream of its own
   for (const auto& [type, one, want] : {std::tuple{WeightType::kF32, 0x3f800000u, third},
                                         std::tuple{WeightType::kBF16, 0x3f80u, rounded}}) {
     TestWeights weights(type, 1, 1);
     weights.set(0, one);
-    with_cublas().matmul(device_x.view(), *load(with_cublas(), weights), y.view());
+    const auto weight = load(with_cublas(), weights);
+    with_cublas().matmul(device_x.view(), *weight, y.view());
+    with_cublas().wait();
     EXPECT_EQ(y.get().row(0)[0], want);
   }
 }
