@@ -1,5 +1,7 @@
 #include "common/checkpoint/grouped_tensor.h"
 
+#include <fmt/format.h>
+
 #include "common/base/check.h"
 #include "common/base/error.h"
 
