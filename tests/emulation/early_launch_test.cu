@@ -141,8 +141,8 @@ TEST_F(EarlyLaunchTest, WhatIsReadBeforeWaitingIsOld) {
   EXPECT_EQ(copied_in_a_graph(kCopy), want);
 }
 
-// Two kernels behind the one that writes: if the kernel between them lets the next one begin before
-// it waits itself, that one reads what is older than both.
+// Two kernels after the one that writes. If the first of them lets the second begin before it has
+// waited itself, the second reads what is older than both.
 TEST_F(EarlyLaunchTest, AChainOfKernelsBeginsBeforeTheFirst) {
   if (kThreadSanitizer) GTEST_SKIP() << "a race, as above";
   const auto behind = [&](void (*between)()) {
