@@ -3,8 +3,8 @@
 
 namespace specdec::cpu {
 
-// Rows of x as the product for few rows reads them if the weights have groups. Every panel reads
-// them, so they are made once per product. A row is
+// Rows of x as the product for few rows reads them if the weights are q4. Every panel reads them,
+// so they are made once per product. A row is
 //   x[k] / 16^(k % PanelGroup::kInWord), [groups x kGroupElements], with zeros past the end of x
 //   the sums of x over each group, [groups]
 class GroupedRows {

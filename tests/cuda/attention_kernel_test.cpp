@@ -5,35 +5,6 @@ namespace {
 
 class AttentionKernel : public KernelTest {};
 
-// The error bound by rounding for a row and head, in units of 2^-24. A score is a sum of D
-// products: its error is (D + 2) units of the sum of their magnitudes, and its weight has the same
-// relative error. So have the sum of the weights and the sum of weights times values, which are
-// below 1. A sum of n terms adds n units, and the exponentials and scalings a few. The quotient has
-// the errors of both sums, and the difference those of both programs.
-TestRows rounding(const Scene& scene) {
-  const int D = scene.heads.head_dim, group = scene.heads.n_heads / scene.heads.n_kv_heads;
-  TestRows units(scene.q.rows(), scene.q_width());
-  for (int t = 0; t < units.rows(); ++t) {
-    const auto row = static_cast<std::size_t>(t);
-    const std::int32_t* pages = scene.page_tables.data() + scene.table_starts[row];
-    for (int h = 0; h < scene.heads.n_heads; ++h) {
-      float largest = 0.0f;
-      for (int j = 0; j <= scene.positions[row]; ++j) {
-        const int slot = pages[j / scene.page_size] * scene.page_size + j % scene.page_size;
-        float products = 0.0f;
-        for (int d = 0; d < D; ++d) {
-          products +=
-              std::fabs(scene.q.row(t)[h * D + d] * scene.keys.row(slot)[h / group * D + d]);
-        }
-        largest = std::max(largest, products / std::sqrt(static_cast<float>(D)));
-      }
-      const auto n = static_cast<float>(scene.positions[row] + 1), d = static_cast<float>(D);
-      std::fill_n(units.row(t) + h * D, D, 2 * (2 * (d + 2) * largest + 2 * n + 32));
-    }
-  }
-  return units;
-}
-
 void expect_near_plain(const Scene& scene) {
   Scene on_host = scene;
   const TestRows want = on_host.run(plain_backend()), units = rounding(scene);
