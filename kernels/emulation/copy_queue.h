@@ -15,7 +15,7 @@ namespace specdec::emulation {
 class CopyQueue {
  public:
   // [snippet copy-request]
-  // Requests `size` bytes, 4 or 16: `reads` bytes from `from`, then zeros.
+  // Requests `size` bytes, 4, 8 or 16: `reads` bytes from `from`, then zeros.
   void add(void* to, const void* from, int reads, int size) {
     if (count_ == kMost) std::abort();
     check_aligned(to, size);

@@ -95,8 +95,8 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // The running thread's number within its warp.
 int lane();
 
-// The running block's number among the two that may exist at a time: a kernel may begin before the
-// previous one has ended.
+// The running block's number among the kBlocks that may exist at a time: a kernel may begin before
+// the previous one has ended.
 unsigned running_block();
 
 // Each instance of a barrier has its own address for ThreadSanitizer. Every thread that passes it
