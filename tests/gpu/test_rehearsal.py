@@ -2,7 +2,7 @@
 """gpu_check.py on the emulation, with stand-ins for NVIDIA's tools: every step begins or is late, what is chosen by name
 is there, and all ends in time.
 
-usage: test_rehearsal.py BUILD
+usage: test_rehearsal.py BUILD [Rehearsal.TEST]
 """
 import json
 import os
@@ -36,12 +36,14 @@ class Rehearsal(unittest.TestCase):
     def setUp(self):
         self.place = gpu_steps.Place(BUILD, "emulated")
 
-    def test_what_is_chosen_by_name_is_there(self):
+    def test_tests_that_are_chosen_by_name_are_there(self):
         for name in gpu_steps.LONGEST:
             self.assertIn(name, self.place.tests())
         for _, test, cases in gpu_steps.SANITIZED:
             for case in cases.split(":"):
                 self.assertIn("\n  ", output(self.place.test(test), "--gtest_list_tests", f"--gtest_filter={case}"), (test, case))
+
+    def test_benchmarks_that_are_profiled_are_there(self):
         for _, benchmark in gpu_steps.PROFILED:
             self.assertTrue(output(self.place.bench, "--benchmark_list_tests", f"--benchmark_filter={benchmark}"), benchmark)
 
