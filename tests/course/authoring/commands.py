@@ -39,7 +39,7 @@ MARK = re.compile(r"<!-- (not run|slow|file|output of|first)(?:: (.*?))? -->\s*$
 FENCE = re.compile(r"((?:> ?| )*)```(\w*)\s*$")
 LEFT_OUT = re.compile(r"--device cuda|\bDIR\b|^make ")
 ADDRESS = re.compile(r"\(\S+\+0x[0-9a-f]+\)|\(BuildId: \w+\)|0x[0-9a-f]+|==\d+==|pid=\d+")
-TIME = re.compile(r"(\b\d[\d,.]*|\.\.\.) ?(ms|s|tokens/s|GB|samples)\b|\b(c|v|v\(\d+\)) \d+\.\d+|\d\.\d\d by (the clock|\w+)")
+TIME = re.compile(r"(\b\d[\d,.]*|\.\.\.) ?(ms|s|tokens/s|GB|samples)\b|\b(c|v|v\(\d+\)) \d+\.\d+|\d+\.\d\d by (the clock|\w+)")
 LONG_FRACTION = re.compile(r"\d+\.\d{7,}")
 END = "@@ end of step"
 SECONDS = 600  # for a block

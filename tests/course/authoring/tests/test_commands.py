@@ -45,6 +45,9 @@ class CommandsTest(unittest.TestCase):
         for shown in ("one two\ntook 3.1 ms", "one two", "", "...\ntook ... ms", "one ...", "[...]\none two"):
             self.assert_good(fenced(f"$ build/bin/program one two\n{shown}"))
 
+    def test_speedups_are_times(self):
+        self.assert_good(fenced("$ build/bin/program 1.82 by formula, 13.92 by the clock\n4.27 by formula, 3.92 by the clock"))
+
     def test_output_that_differs(self):
         for shown in ("one", "one two three", "took 3.1 ms\none two", "one two\none two"):
             self.assert_bad(fenced(f"$ build/bin/program one two\n{shown}"), "is not printed")
