@@ -31,6 +31,10 @@ class DraftGate {
   // the same question always gets the same answer.
   virtual bool goes_on(std::span<const double> draft_probs, int drafted) = 0;
 
+  // Whether goes_on() depends only on the ratio of the two largest probabilities. A greedy drafter
+  // may then pass these two alone, in any scale, and need not compute q for the gate.
+  virtual bool compares_two() const { return false; }
+
   // Whether the gate allows no more drafts in this round, whatever q is at the next position. Then
   // the draft model need not run again. False if the gate was not asked in this round.
   virtual bool has_enough(int /*drafted*/) const { return false; }

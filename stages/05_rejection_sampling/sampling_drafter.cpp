@@ -15,6 +15,12 @@ void DraftSampler::choose(std::span<const NextDraft> next, ConstDeviceRows logit
   }
 }
 
+std::span<const float> DraftSampler::on_host(const NextDraft& next, ConstDeviceRows logits) {
+  const std::size_t n = std::min(next.request->drafts->next_probs().size(), host_logits_.size());
+  backend_.download(logits.row(0), host_logits_.data(), n * sizeof(float));
+  return std::span(host_logits_).first(n);
+}
+
 // [snippet choose]
 // Adds the next draft, from logits [1, V]. The acceptance rule needs exactly the distribution that
 // the token was drawn from, so the drafts keep it.
@@ -30,10 +36,9 @@ void DraftSampler::choose_one(const NextDraft& next, ConstDeviceRows logits) {
 std::span<const double> DraftSampler::make_probs(const NextDraft& next, ConstDeviceRows logits,
                                                  const SamplingOptions& options) {
   const std::span<double> probs = next.request->drafts->next_probs();
-  const std::size_t n = std::min(probs.size(), host_logits_.size());  // the rest is padding
-  backend_.download(logits.row(0), host_logits_.data(), n * sizeof(float));
-  probabilities(std::span(host_logits_).first(n), next.text, options, scratch_, probs.first(n));
-  std::ranges::fill(probs.subspan(n), 0.0);
+  const std::span<const float> scores = on_host(next, logits);
+  probabilities(scores, next.text, options, scratch_, probs.first(scores.size()));
+  std::ranges::fill(probs.subspan(scores.size()), 0.0);  // padding
   return probs;
 }
 

@@ -22,6 +22,8 @@ class DraftSampler : public DraftChooser {
  protected:
   virtual void choose_one(const NextDraft& next, ConstDeviceRows logits);
 
+  // Copies logits, [1, V], to the host: those of the tokens that the drafts have, too.
+  std::span<const float> on_host(const NextDraft& next, ConstDeviceRows logits);
   // Computes q after the text from logits, [1, V], into the drafts' next_probs(), and returns it.
   std::span<const double> make_probs(const NextDraft& next, ConstDeviceRows logits,
                                      const SamplingOptions& options);

@@ -50,6 +50,7 @@ class SpecLengthWithinBudget final : public SpecLengthPolicy, private DraftGate 
            survival()[drafted] >= budget_->least_survival();
   }
   bool has_enough(int drafted) const override { return policy_->gate()->has_enough(drafted); }
+  bool compares_two() const override { return policy_->gate()->compares_two(); }
 
   std::unique_ptr<SpecLengthPolicy> policy_;
   std::shared_ptr<const BatchBudget> budget_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "common/base/check.h"
+#include "kernels/cpu/softmax.h"
 
 namespace specdec {
 namespace {
@@ -23,6 +24,15 @@ double top2_margin(std::span<const double> probs) {
     first = std::max(first, prob);
   }
   return second > 0 ? std::min(std::log(first / second), kLargestMargin) : kLargestMargin;
+}
+
+std::array<double, 2> two_likeliest(std::span<const float> logits) {
+  const float first = cpu::largest_score(logits);
+  const auto at = static_cast<std::size_t>(std::ranges::find(logits, first) - logits.begin());
+  if (at == logits.size()) return {1, first};  // NaN
+  const float second =
+      std::max(cpu::largest_score(logits.first(at)), cpu::largest_score(logits.subspan(at + 1)));
+  return {1, std::exp(static_cast<double>(second) - first)};
 }
 
 // [snippet online-logistic-learn]

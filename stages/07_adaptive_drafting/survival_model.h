@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <span>
 #include <vector>
 
@@ -11,6 +12,10 @@ namespace specdec {
 inline constexpr double kLargestMargin = 8;
 double top2_margin(std::span<const double> probs);
 // [end snippet top-2-margin]
+
+// The largest two of the probabilities at temperature 1, over the larger one: with the same margin.
+// NaN if a logit is NaN or plus infinity, or all are minus infinity. REQUIRES: logits [V], V >= 2.
+std::array<double, 2> two_likeliest(std::span<const float> logits);
 
 // [snippet online-logistic]
 // A logistic regression that is fitted while it is used: P = 1 / (1 + exp(-(a + b margin))). An

@@ -30,6 +30,7 @@ class SurvivalSpecLength final : public SpecLengthPolicy, public DraftGate {
   int largest() const override { return int_size(round_costs_) - 1; }
   int next() const override { return largest(); }  // the gate ends the drafts
   DraftGate* gate() override { return this; }
+  bool compares_two() const override { return true; }
 
   bool goes_on(std::span<const double> draft_probs, int drafted) override {
     const auto before = static_cast<std::size_t>(drafted);

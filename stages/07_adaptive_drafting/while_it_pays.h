@@ -77,6 +77,7 @@ class WhileItPays final : public SpecLengthPolicy, private DraftGate {
     return policy_->gate()->goes_on(draft_probs, drafted);
   }
   bool has_enough(int drafted) const override { return policy_->gate()->has_enough(drafted); }
+  bool compares_two() const override { return policy_->gate()->compares_two(); }
 
   // If the gate ended the drafts, the draft model has run once more than it drafted, unless the
   // gate knew the number of drafts from the first position on. If it did not, the number depends on

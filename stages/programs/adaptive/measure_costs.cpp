@@ -68,11 +68,18 @@ Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSe
           {"kv_dtype", name_of(options.kv_type)}, {"requests", requests}};
 }
 
+// Whether the run's gate needs the whole distribution: policies that ask the draft do, as their
+// estimates are counted. The budget's own compares two probabilities.
+bool asks_for_all(const RunOptions& options) {
+  return entry_of(options.draft_length).asks_the_draft;
+}
+
 // A budget of rows needs the costs of passes over all numbers of rows.
 Json cost_key(const RunOptions& options, const LlamaModel& target, const DraftSetup& draft,
               int requests, int spec_length) {
   Json key = cost_key(options, target, draft, requests);
   if (options.auto_rows) key["rows"] = requests * (spec_length + 1);
+  if (options.auto_rows && asks_for_all(options)) key["gate"] = name_of(options.draft_length);
   return key;
 }
 
@@ -117,6 +124,7 @@ class Bench {
         const DraftSetup& draft, int requests, int most_rows, int context)
       : context_(context),
         text_(context + most_rows),
+        gate_(asks_for_all(options)),
         dice_(0),
         sampling_{options.sampling, &dice_, false, options.auto_rows ? &gate_ : nullptr},
         cache_(
@@ -182,9 +190,15 @@ class Bench {
   }
   LanguageModel& target() { return watched_target(target_, watched_.get()); }
 
-  // Costs what any gate costs: the distribution.
-  struct OpenGate final : DraftGate {
+  // Costs what the gate of a run costs: the distribution, or two probabilities of it.
+  class OpenGate final : public DraftGate {
+   public:
+    explicit OpenGate(bool asks_for_all) : asks_for_all_(asks_for_all) {}
     bool goes_on(std::span<const double>, int) override { return true; }
+    bool compares_two() const override { return !asks_for_all_; }
+
+   private:
+    bool asks_for_all_;
   };
 
   int context_;
