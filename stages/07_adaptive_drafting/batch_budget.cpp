@@ -19,7 +19,8 @@ constexpr double kLeastGain = 1.02;
 
 }  // namespace
 
-BatchBudget::BatchBudget(std::optional<int> rows, int largest) : rows_(rows), depth_(largest) {
+BatchBudget::BatchBudget(std::optional<int> rows, int largest)
+    : rows_(rows), depth_(rows ? largest : std::min(largest, 1)) {
   SPECDEC_CHECK(largest >= 0 && rows.value_or(0) >= 0, "places and rows");
   double survival = kFirstWeight;
   for (int i = 0; i < largest; i++) {

@@ -55,7 +55,7 @@ class BatchBudget {
  private:
   static constexpr double kForget = 0.95;  // about the last 20 steps count
   // Steps until a place more is tried: at first, and when it did not help again and again.
-  static constexpr int kFirstWait = 32, kLongestWait = 512;
+  static constexpr int kFirstWait = 128, kLongestWait = 1024;
 
   // Recent sums at one place of a round, over the steps that drafted so far.
   struct Place {
@@ -72,7 +72,7 @@ class BatchBudget {
   std::optional<int> rows_;
   std::optional<StepCosts> costs_;
   std::vector<Place> places_;  // [largest]
-  int depth_;                  // of this step
+  int depth_;                  // of this step; the first one tries a single place
   int best_ = 0;               // the same but for probes
   double least_survival_ = 0;
   double requests_ = 0;  // of this step, or of the step before
