@@ -225,8 +225,6 @@ Llama::Activations Llama::activations(int rows) const {
   a.normed = matrix(normed_, rows, c.d_model);
   a.qkv = matrix(qkv_, rows, q_width + 2 * kv_width);
   a.q = a.qkv.columns(0, q_width);
-  a.k = a.qkv.columns(q_width, kv_width);
-  a.v = a.qkv.columns(q_width + kv_width, kv_width);
   a.attended = matrix(attended_, rows, q_width);
   a.projected = matrix(projected_, rows, c.d_model);
   a.gate_up = matrix(gate_up_, rows, 2 * c.d_ff);
@@ -303,8 +301,9 @@ void Llama::block(int i, const Activations& a, const RowPlaces& places) {
   const float eps = model_.config().rms_norm_eps;
   Backend& ops = *ops_;
 
-  ops.matmul(attention_input(i, a), *weights.qkv, a.qkv);  // q, k and v are columns of qkv
-  ops.rope_store_kv(a.q, a.k, a.v, a.cosines, a.sines, places, cache);  // before any row attends
+  // q, k and v. Keys and values go to the cache before any row attends.
+  ops.matmul_rope_store_kv(attention_input(i, a), *weights.qkv, model_.heads(), a.qkv, a.cosines,
+                           a.sines, places, cache);
   ops.attention(a.q, cache, places, model_.heads(), a.attended);
   ops.matmul(a.attended, *weights.o_proj, a.projected);
 

@@ -85,7 +85,7 @@ class Llama final : public LanguageModel {
   struct Activations {
     DeviceRows x;                  // [T, d_model], the residual stream
     DeviceRows normed, projected;  // [T, d_model]
-    DeviceRows qkv, q, k, v;       // [T, (H + 2 Hkv) * D] and its columns
+    DeviceRows qkv, q;             // [T, (H + 2 Hkv) * D], and its first H * D columns
     DeviceRows attended;           // [T, H * D]
     DeviceRows gate_up;            // [T, 2 * d_ff]
     DeviceRows activated;          // [T, d_ff]

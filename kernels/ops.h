@@ -251,6 +251,18 @@ class Backend : public DeviceAllocator {
     store_kv(k, v, places, cache);
   }
 
+  // matmul into qkv, whose columns are q, k and v, then rope_store_kv: the same bits in q and in
+  // the cache. qkv: [T, W.rows()]; k and v in it are scratch.
+  virtual void matmul_rope_store_kv(ConstDeviceRows x, const WeightMatrix& weight,
+                                    const HeadShape& heads, DeviceRows qkv, ConstDeviceRows cosines,
+                                    ConstDeviceRows sines, const RowPlaces& places, KvLayer cache) {
+    const int q_width = heads.n_heads * heads.head_dim,
+              kv_width = heads.n_kv_heads * heads.head_dim;
+    matmul(x, weight, qkv);
+    rope_store_kv(qkv.columns(0, q_width), qkv.columns(q_width, kv_width),
+                  qkv.columns(q_width + kv_width, kv_width), cosines, sines, places, cache);
+  }
+
   // Moves keys and values of `width` numbers, one move after the other, so a move may overwrite
   // what an earlier one has read. moves: host memory. REQUIRES: no move has `from` == `to`; a
   // slot's keys take a multiple of 4 bytes.

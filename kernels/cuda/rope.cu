@@ -1,7 +1,7 @@
 // A block's threads take neighbouring elements or pairs of one row, so a warp's reads and writes
 // are coalesced. Grid: rows in x, which takes up to 2^31; blocks along a row in y.
-#include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/rope.h"
+#include "kernels/cuda/rotation.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -20,26 +20,6 @@ __global__ void rope_angles_kernel(const std::int32_t* positions, const float* f
   const float angle = positions[t] * frequencies[i];
   row_of(cosines, t)[i] = cosf(angle);
   row_of(sines, t)[i] = sinf(angle);
-}
-
-// Two elements of a head that are rotated together.
-struct Pair {
-  float first, second;
-};
-
-// The index in its row of pair n's first element; the second is `half` further on.
-__device__ int start_of_pair(int n, int half) { return n / half * 2 * half + n % half; }
-
-__device__ Pair pair_at(const float* start, int half) { return {start[0], start[half]}; }
-template <typename T>
-__device__ void put(T* start, int half, Pair pair) {
-  round_to(pair.first, start[0]);
-  round_to(pair.second, start[half]);
-}
-
-__device__ Pair turned(Pair pair, float cosine, float sine) {
-  return {fmaf(pair.first, cosine, -(pair.second * sine)),
-          fmaf(pair.second, cosine, pair.first * sine)};
 }
 
 // Each thread rotates one pair.

@@ -1,6 +1,11 @@
 // A product with an operation fused into its kernel, compared to two kernels: equal bit for bit.
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
 #include "kernels/cuda/matmul/matmul.h"
 #include "tests/cuda/kernel_test.h"
+#include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -52,6 +57,57 @@ TEST_F(FusedProductKernel, GatedProductsAreTheTwo) {
         device().matmul_silu_mul(x.view(), *matrix, unused.view(), got.view());
         EXPECT_TRUE(same_rows(got.get(), want.get())) << rows << " rows, " << outputs << " outputs";
         EXPECT_TRUE(got.gaps_untouched());
+      }
+    }
+  }
+}
+
+// q, k and v, rotated and stored, by one kernel and by two.
+TEST_F(FusedProductKernel, RotatedProductsAreTheTwo) {
+  TestNumbers numbers(6);
+  for (const auto [type, format] : kFormats) {
+    for (const int half : {1, 3, 8, 32, 64}) {
+      for (const KvType kv_type : kKvTypes) {
+        const int kv_heads = numbers.between(1, 2), heads = kv_heads * numbers.between(1, 3);
+        const HeadShape shape{heads, kv_heads, 2 * half};
+        const int q_width = heads * 2 * half, kv_width = kv_heads * 2 * half;
+        const int rows = kRows[numbers.below(std::ssize(kRows))], slots = rows + 3;
+        const int width = kWidths[numbers.below(std::ssize(kWidths))];
+        const auto matrix = load(
+            device(), TestWeights::random(numbers, type, q_width + 2 * kv_width, width), format);
+        const DeviceMatrix x(TestRows::random(numbers, rows, width).view(), numbers.below(5),
+                             numbers.below(5));
+        const DeviceMatrix cosines(TestRows::random(numbers, rows, half).view());
+        const DeviceMatrix sines(TestRows::random(numbers, rows, half).view());
+        std::vector<std::int32_t> row_slots(static_cast<std::size_t>(slots));
+        std::iota(row_slots.begin(), row_slots.end(), 0);
+        numbers.shuffle(row_slots);
+        const OnDevice<std::int32_t> on_device(row_slots);
+        const RowPlaces places{.slots = on_device.data()};
+        const auto results = [&](bool fused) {
+          const DeviceMatrix qkv(rows, q_width + 2 * kv_width, numbers.below(5), 3);
+          const std::vector<std::byte> empty = stored(TestRows(slots, kv_width), kv_type);
+          const OnDevice<std::byte> keys(empty), values(empty);
+          const KvLayer cache{keys.data(), values.data(), kv_type};
+          if (fused) {
+            device().matmul_rope_store_kv(x.view(), *matrix, shape, qkv.view(), cosines.view(),
+                                          sines.view(), places, cache);
+          } else {
+            device().Backend::matmul_rope_store_kv(x.view(), *matrix, shape, qkv.view(),
+                                                   cosines.view(), sines.view(), places, cache);
+          }
+          EXPECT_TRUE(qkv.gaps_untouched());
+          return std::tuple(qkv.get(), keys.get(), values.get());
+        };
+        const auto [want, want_keys, want_values] = results(false);
+        const auto [got, keys, values] = results(true);
+        for (int t = 0; t < rows; ++t) {
+          EXPECT_TRUE(std::equal(got.row(t), got.row(t) + q_width, want.row(t)))
+              << "row " << t << " of " << rows << ", D " << 2 * half;
+        }
+        EXPECT_EQ(keys, want_keys);
+        EXPECT_EQ(values, want_values);
+        EXPECT_NE(keys, values) << "control";
       }
     }
   }

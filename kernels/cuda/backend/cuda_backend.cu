@@ -156,6 +156,21 @@ class CudaBackend final : public Backend {
     cpu::require_same_shape(k, v);
     if (q.rows > 0) cuda::rope_store_kv(q, k, v, cosines, sines, places, cache, stream());
   }
+  void matmul_rope_store_kv(ConstDeviceRows x, const WeightMatrix& weight, const HeadShape& heads,
+                            DeviceRows qkv, ConstDeviceRows cosines, ConstDeviceRows sines,
+                            const RowPlaces& places, KvLayer cache) override {
+    if (cublas_ != nullptr || gemm_ == Gemm::kPlain || !can_pipeline(own(weight))) {
+      return Backend::matmul_rope_store_kv(x, weight, heads, qkv, cosines, sines, places, cache);
+    }
+    const int q_width = heads.n_heads * heads.head_dim,
+              kv_width = heads.n_kv_heads * heads.head_dim;
+    cpu::require_matmul(x, weight, qkv);
+    cpu::require_rope(qkv.columns(0, q_width), cosines, sines);
+    require(q_width + 2 * kv_width == qkv.width, "q, k and v");
+    if (x.rows == 0) return;
+    matmul_pipeline_then(Then::kRopeStore, x, own(weight), qkv, stream(),
+                         {cosines, sines, places.slots, cache, q_width, kv_width});
+  }
   void move_slots(KvLayer cache, int width, std::span<const SlotMove> moves) override {
     cuda::move_slots(cache, width, moves, stream());
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include "kernels/cuda/cuda_matrix.h"
 #include "kernels/cuda/device_limits.h"
+#include "kernels/cuda/rope.h"
 #include "kernels/device_memory.h"
 
 // y = x W^T in steps, each faster than the one before. x: [T, K], weight: [N, K], y: [T, N]; device
@@ -22,9 +23,11 @@ void matmul_vector(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cu
 
 // What the kernel does with the products p = x W^T (its epilogue).
 enum class Then {
-  kStore,   // y = p
-  kAdd,     // y += p
-  kSiluMul  // y = silu(left half of p) * right half of p; y: [T, N / 2]
+  kStore,     // y = p
+  kAdd,       // y += p
+  kSiluMul,   // y = silu(left half of p) * right half of p; y: [T, N / 2]
+  kRopeStore  // p is q, k and v: y = q, rotated; the cache gets k, rotated, and v. y: [T, N], of
+              // which only the columns of q are written
 };
 
 // One block for 4 products of up to 16 rows of x. Reads weights T / 16 times, rounded up.
@@ -48,10 +51,11 @@ enum class PipelineTile { kRows8, kRows16, kRows32, kRows64, kRows8Wide, kRows16
 bool can_pipeline(const CudaMatrix& weight);
 // The tile that matmul_pipeline_then() uses for y: [rows, outputs] and x: [rows, inputs].
 PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits& device);
+// to: for kRopeStore.
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
-                     DeviceRows y, cudaStream_t stream);
+                     DeviceRows y, cudaStream_t stream, const RopeStore& to = {});
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
-                          cudaStream_t stream);
+                          cudaStream_t stream, const RopeStore& to = {});
 
 // The pipeline with copies of boxes by the GPU's copy engine, and with the same bits. A lesson: the
 // engine does not call it. REQUIRES: can_run_matmul_tma(), weights of type kBF16, rows of x at

@@ -112,7 +112,8 @@ class RunningSums {
 // Writes a tile that begins at the block's output o and row r.
 template <typename S>
 __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& block,
-                           const Weights<typename S::T>& weight, DeviceRows y, Then then) {
+                           const Weights<typename S::T>& weight, DeviceRows y, Then then,
+                           const RopeStore& to) {
   const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
   const auto product = [&](int i) {
     return weight.scale(block.weight_row(o + g + i / 2 * 8, weight.rows, then)) * total.at[i];
@@ -127,6 +128,13 @@ __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& 
       }
       continue;
     }
+    if (then == Then::kRopeStore) {
+      const int pair = (block.n + o) / 2 + g;
+      if (i < 2 && row < y.rows && pair < y.width / 2) {
+        rope_store_pair(to, {product(i), product(i + 2)}, pair, row, y);
+      }
+      continue;
+    }
     const int column = block.n + o + g + i / 2 * 8;
     if (row >= y.rows || column >= y.width) continue;
     float& element = row_of(y, row)[column];
@@ -137,9 +145,10 @@ __device__ void write_tile(const Tile& total, int o, int r, const BlockTile<S>& 
 template <typename S>
 __global__ void __launch_bounds__(S::kThreads, S::kBlocksAtOnce)
     matmul_pipeline_kernel(ConstDeviceRows x, bool aligned, Weights<typename S::T> weight,
-                           DeviceRows y, Then then) {
+                           DeviceRows y, Then then, RopeStore to) {
   const int thread = threadIdx.x, column = blockIdx.y, row = blockIdx.x;
-  const BlockTile<S> block = {column * BlockTile<S>::columns(then), row * S::kRows};
+  const BlockTile<S> block = {column * BlockTile<S>::columns(then), row * S::kRows,
+                              to.cosines.width};
   const WarpPlace<S> place(thread / kWarp);
   unsigned char* const shared = dynamic_shared<unsigned char>();
   PipelineLoader<S> loader(x, weight, then, block, aligned);
@@ -178,13 +187,13 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksAtOnce)
     if (tile >= sums.kOfBlock) return;
     const WarpPlace<S> at(tile / S::kTiles);
     write_tile<S>(sums.totals[i], kTileOutputs * (at.output_tile + tile % S::kTiles / S::kRowTiles),
-                  kTileRows * (at.row_tile + tile % S::kRowTiles), block, weight, y, then);
+                  kTileRows * (at.row_tile + tile % S::kRowTiles), block, weight, y, then, to);
   }
 }
 
 template <typename S>
 void launch_shape(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
-                  cudaStream_t stream) {
+                  cudaStream_t stream, const RopeStore& to) {
   const auto kernel = matmul_pipeline_kernel<S>;
   static const cudaError_t allowed =
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, S::kSharedBytes);
@@ -192,38 +201,40 @@ void launch_shape(Then then, ConstDeviceRows x, const CudaMatrix& weight, Device
   launch(kernel,
          dim3(blocks_for(x.rows, S::kRows), blocks_for(y.width, BlockTile<S>::columns(then))),
          S::kThreads, S::kSharedBytes, early(stream), x, is_aligned(x.data) && x.stride % 4 == 0,
-         Weights<typename S::T>(weight), y, then);
+         Weights<typename S::T>(weight), y, then, to);
 }
 
 template <typename T>
 void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
-                 DeviceRows y, cudaStream_t stream) {
+                 DeviceRows y, cudaStream_t stream, const RopeStore& to) {
   switch (tile) {
     case PipelineTile::kRows8:
-      return launch_shape<Rows8<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows8<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows16:
-      return launch_shape<Rows16<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows16<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows32:
-      return launch_shape<Rows32<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows32<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows64:
-      return launch_shape<Rows64<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows64<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows8Wide:
-      return launch_shape<Rows8Wide<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows8Wide<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows16Wide:
-      return launch_shape<Rows16Wide<T>>(then, x, weight, y, stream);
+      return launch_shape<Rows16Wide<T>>(then, x, weight, y, stream, to);
   }
 }
 
 }  // namespace
 
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
-                     DeviceRows y, cudaStream_t stream) {
+                     DeviceRows y, cudaStream_t stream, const RopeStore& to) {
   cpu::require(can_pipeline(weight), "weights of type bf16, int8 or q4");
   if (weight.type() == WeightType::kInt8) {
-    return launch_tile<std::int8_t>(tile, then, x, weight, y, stream);
+    return launch_tile<std::int8_t>(tile, then, x, weight, y, stream, to);
   }
-  if (weight.type() == WeightType::kQ4) return launch_tile<Q4>(tile, then, x, weight, y, stream);
-  launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream);
+  if (weight.type() == WeightType::kQ4) {
+    return launch_tile<Q4>(tile, then, x, weight, y, stream, to);
+  }
+  launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream, to);
 }
 
 // The large tile reads the fewest bytes per product, but needs enough blocks to fill a GPU. A wide
@@ -242,9 +253,9 @@ PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits
 }
 
 void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
-                          cudaStream_t stream) {
+                          cudaStream_t stream, const RopeStore& to) {
   const PipelineTile tile = pipeline_tile(x.rows, weight.rows(), weight.width(), device_limits());
-  matmul_pipeline(tile, then, x, weight, y, stream);
+  matmul_pipeline(tile, then, x, weight, y, stream, to);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

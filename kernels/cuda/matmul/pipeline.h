@@ -2,6 +2,7 @@
 #include "kernels/cuda/async_copy.h"
 #include "kernels/cuda/matmul/matmul.h"
 #include "kernels/cuda/matmul/tensor_core.h"
+#include "kernels/cuda/rotation.h"
 
 // How the operands of matmul_6_pipeline.cu come to shared memory: what each thread requests, and
 // where it is stored. Device code.
@@ -119,19 +120,27 @@ static_assert(no_lanes_wait_for_each_other());
 template <typename S>
 struct BlockTile {
   int n, t;  // the first column and row of y
+  int half;  // for kRopeStore: D / 2
 
   // Columns of y that a block writes.
   static __host__ __device__ constexpr int columns(Then then) {
     return then == Then::kSiluMul ? S::kOutputs / 2 : S::kOutputs;
   }
-  // The row of W for the block's output o; past the end, repeat the last row. For SwiGLU, the first
-  // 8 of each 16 outputs are gates and the others their factors, so that a lane has both numbers of
-  // a pair.
+  // [snippet weight-row]
+  // The row of W for the block's output o; past the end, repeat the last row. A lane has outputs o
+  // and o + 8 of each 16. So for SwiGLU the first 8 are gates and the others their factors, and for
+  // RoPE the first and the second numbers of 8 pairs.
   __device__ int weight_row(int o, int weight_rows, Then then) const {
-    if (then != Then::kSiluMul) return min(n + o, weight_rows - 1);
-    const int half = weight_rows / 2;
-    return o / 8 % 2 * half + min(n + o / 16 * 8 + o % 8, half - 1);
+    const int second = o / 8 % 2, last = weight_rows / 2 - 1;
+    if (then == Then::kSiluMul) {
+      return second * (last + 1) + min(n + o / 16 * 8 + o % 8, last);
+    }
+    if (then == Then::kRopeStore) {
+      return second * half + start_of_pair(min((n + o) / 16 * 8 + o % 8, last), half);
+    }
+    return min(n + o, weight_rows - 1);
   }
+  // [end snippet weight-row]
 };
 
 // Requests one stage after the other. A thread copies the same unit of rows at a fixed distance.
