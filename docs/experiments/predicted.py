@@ -16,6 +16,8 @@ CLOCKS, MEMORY, L2 = 1850, 3.0e6, 5.5e6
 # Assumed, in microseconds: from one kernel to the next; a product's first inputs; its epilogue and last block.
 NEXT, FIRST_INPUTS, LAST = 0.9, 0.5, 0.6
 MULTIPROCESSORS, FEW_BLOCKS = 132, 2   # RowGroups in row_groups.h has the second
+PREFETCHED = 4                         # kPrefetched in matmul_6_pipeline.cu
+ROPE_AT_THE_END = 0.4                  # assumed: a product's end waits once more for L2
 # layers, d_model, query and key/value width, d_ff, head_dim
 MODELS = {"3B": (28, 3072, 3072, 1024, 8192, 128), "1B": (16, 2048, 2048, 512, 8192, 64)}
 VOCABULARY, KV_HEADS, CONTEXT = 128256, 8, 64
@@ -35,16 +37,20 @@ def product(inputs, outputs, rows, waits, now):
         stage, clocks = 2 * stage, 1100   # a wide tile: twice the inputs of a stage for 8 % more clocks
     stages, weights = math.ceil(inputs / stage), 64 * stage
     from_l2 = weights + min(rows, tile) * stage * 4
-    floor = 2 * inputs * outputs / MEMORY
+    first = min(blocks, slots)
+    early = first * 2 * weights / MEMORY   # two stages of weights are asked for before the inputs are there
+    # and while the blocks wait on, L2 gets more of them
+    ahead = min(PREFETCHED, stages - 2, max(0, waits - early) / (first * weights / MEMORY)) if now else 0
+    floor = 2 * inputs * outputs / MEMORY - ahead * first * weights / MEMORY
     if blocks <= MULTIPROCESSORS:
         work = stages * clocks / CLOCKS
     else:
-        def turn(b):   # of b blocks at a time
+        def turn(b, in_l2=0):   # of b blocks at a time, with some stages in L2 already
             shared = 80 if b > MULTIPROCESSORS else 0
-            return stages * max((clocks + shared) / CLOCKS, b * weights / MEMORY, b * from_l2 / L2)
+            without_memory = max((clocks + shared) / CLOCKS, b * from_l2 / L2)
+            return (stages - in_l2) * max(without_memory, b * weights / MEMORY) + in_l2 * without_memory
         turns, rest = divmod(blocks, slots)
-        work = turns * (turn(slots) + 0.4) + (turn(rest) if rest else 0)
-    early = min(blocks, slots) * 2 * weights / MEMORY   # two stages of weights are asked for before the inputs are there
+        work = turns * (turn(slots) + 0.4) + (turn(rest) if rest else 0) - turn(first) + turn(first, ahead)
     return NEXT + FIRST_INPUTS + max(work, floor) + LAST - min(early, waits)
 
 
@@ -75,7 +81,8 @@ def layer(name, rows, now):
     group = q_width // head_dim // KV_HEADS
     # Behind a kernel that lets the next one begin before its own wait, weights arrive during all of it.
     behind = {"norm": 6.0, "attention": 6.0, "gate_up": 0.5} if now else {"norm": 2.3, "attention": 0.9, "gate_up": 0.5}
-    times = (small, product(d_model, q_width + 2 * kv_width, rows, behind["norm"], now), NEXT + 0.9,
+    qkv = product(d_model, q_width + 2 * kv_width, rows, behind["norm"], now) + (ROPE_AT_THE_END if now else 0)
+    times = (small, qkv, 0 if now else NEXT + 0.9,
              attention(rows, head_dim, group, now), product(q_width, d_model, rows, behind["attention"], now), small,
              product(d_model, 2 * d_ff, rows, behind["norm"], now), product(d_ff, d_model, rows, behind["gate_up"], now))
     return dict(zip(KERNELS, times))

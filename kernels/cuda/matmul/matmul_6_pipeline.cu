@@ -49,6 +49,10 @@ using Rows8Wide = PipelineShape<T, 2, 1, 1, 1, 8, sizeof(T) == 1 ? 4 : 3>;
 template <typename T>
 using Rows16Wide = PipelineShape<T, 2, 1, 1, 2, 4, sizeof(T) == 1 ? 6 : 4>;
 
+// Stages whose weights L2 is asked for, beyond those in shared memory, while a block waits for its
+// inputs.
+constexpr int kPrefetched = 4;
+
 // The sums of a block's tile so far. If all warps work on the same chain, each keeps the sums of
 // its own tiles. If they work on different chains, warp w keeps the sums of the block's tile w, and
 // the warps exchange their chains' sums in shared memory.
@@ -157,6 +161,11 @@ __global__ void __launch_bounds__(S::kThreads, S::kBlocksAtOnce)
   // [snippet pipeline]
   for (int stage = 0; stage < S::kStages - 1; ++stage) {
     loader.request_weights(shared + stage * S::kStageBytes, stage);
+  }
+  if (S::kRows <= kTileRows * 2 && row == 0) {  // while other kernels run, memory would idle
+    for (int stage = S::kStages - 1; stage < S::kStages - 1 + kPrefetched; ++stage) {
+      loader.prefetch_weights(stage);
+    }
   }
   await_kernels_before();  // they write the inputs
   for (int stage = 0; stage < S::kStages - 1; ++stage) {

@@ -177,6 +177,15 @@ class PipelineLoader {
     copy_weights(to, stage * kWeightsOfRow + thread() % kWeightsOfRow);
     if constexpr (S::kScalesGroups) copy_scales(to, stage * S::kChainWarps);
   }
+  // Asks L2 for the weights of a stage that is requested later.
+  __device__ void prefetch_weights(int stage) {
+    const int g = stage * kWeightsOfRow + thread() % kWeightsOfRow;
+    if (g % kUnitsOfLine != 0 || g >= groups_ || thread() / kWeightsOfRow >= S::kOutputs) return;
+#pragma unroll
+    for (int i = 0; i < kWeightCopies; ++i) {
+      prefetch(weights_ + 16 * std::ptrdiff_t{g} + std::size_t{weight_rows_[i]} * row_bytes_);
+    }
+  }
   __device__ void request_inputs(unsigned char* to, int stage) {
     if (stage * S::kStageInputs < x_.width) {
       copy_inputs(to + S::kStageWeights, 4 * (stage * kInputsOfRow + thread() % kInputsOfRow));
@@ -191,6 +200,7 @@ class PipelineLoader {
  private:
   static constexpr int kWeightsOfRow = S::kWeightUnits * S::kChainWarps;
   static constexpr int kInputsOfRow = S::kInputUnits * S::kChainWarps;
+  static constexpr int kUnitsOfLine = 8;  // of L2, with 128 bytes
   static constexpr int kWeightStep = S::kThreads / kWeightsOfRow;
   static constexpr int kInputStep = S::kThreads / kInputsOfRow;
   static constexpr int kWeightCopies = (S::kOutputs + kWeightStep - 1) / kWeightStep;
