@@ -26,6 +26,9 @@ VOCABULARY, KV_HEADS, CONTEXT = 128256, 8, 64
 ATTENTION = {False: {128: {1: (57, 74), 2: (55, 58), 5: (80, 250)}, 64: {1: (57, 24), 3: (58, 77), 6: (88, 282)}},
              True: {128: {1: (13.1, 11.9), 2: (25.3, 21.3), 5: (54.5, 48.5)},
                     64: {1: (13.1, 11.8), 3: (38.5, 32.5), 6: (56.5, 53.5)}}}
+# Prefill: clocks that a warp takes for a chain of the tile of 128 x 64, by test_listings.py; multiply-adds of the tensor
+# cores per microsecond, by the data sheet; and the part of them that mma.sync reaches, which is assumed.
+PROMPT, CHAIN_OF_64_ROWS, TENSOR_CORES, BY_MMA = 512, 4 * 520, 494.5e6, 0.62
 KERNELS = ("norm", "qkv", "rope, store", "attention", "o_proj", "add, norm", "gate_up", "down_proj")
 
 
@@ -99,6 +102,25 @@ def a_pass(name, rows, now):
     return layers * sum(layer(name, rows, now).values()) + head + 33   # embedding, argmax, graph and wait: assumed
 
 
+def prefill(name):
+    """Microseconds of the products, of attention and of the rest, and what the products take on tensor cores at best."""
+    layers, d_model, q_width, kv_width, d_ff, head_dim = MODELS[name]
+    alone = CHAIN_OF_64_ROWS / CLOCKS                                       # a stage of a block, on its own
+    together = max(alone, 2 * 128 * 64 * 64 * 3 / (TENSOR_CORES * BY_MMA / MULTIPROCESSORS))   # and of two
+    matrices = (d_model, q_width + 2 * kv_width), (q_width, d_model), (d_model, 2 * d_ff), (d_ff, d_model)
+    products = 0
+    for inputs, outputs in matrices:
+        turns, rest = divmod(outputs // 128 * (PROMPT // 64), 2 * MULTIPROCESSORS)
+        stages = inputs / 64
+        products += stages * (turns * together + (0 if rest == 0 else alone if rest <= MULTIPROCESSORS else together)) + NEXT + LAST
+    queries = max(ATTENTION[True][head_dim])
+    steps = PROMPT * PROMPT / 2 * q_width / head_dim / queries              # of a warp, over one position
+    attended = NEXT + steps * sum(ATTENTION[True][head_dim][queries]) / (4 * MULTIPROCESSORS) / CLOCKS
+    rows = 4 * PROMPT * d_model / MEMORY                                    # read or written once
+    best = layers * sum(inputs * outputs for inputs, outputs in matrices) * PROMPT * 3 / TENSOR_CORES
+    return layers * products, layers * attended, layers * (2 * NEXT + 7 * rows), best
+
+
 def gain(spec_length, alpha, now):
     """Of the 3B with drafts of the 1B."""
     tokens = (1 - alpha ** (spec_length + 1)) / (1 - alpha)
@@ -126,6 +148,16 @@ def passes(_):
             rows.append([name, "now" if now else "before", number(one / 1000), number(one / (bytes_of(name) / 3.35e6)),
                          *(number(a_pass(name, m, now) / one) for m in (6, 16)), ""])
     return "model||a pass of one row, ms|as a multiple of its bytes at 3.35 TB/s|T(6)/T(1)|T(16)/T(1)|measured", rows
+
+
+@TABLES
+def prefills(_):
+    """In milliseconds."""
+    rows = []
+    for name in MODELS:
+        *parts, best = (time / 1000 for time in prefill(name))
+        rows.append([name, *(number(part, 1) for part in (*parts, sum(parts), best)), ""])
+    return "model|products|attention|the rest|together|products at the data sheet's rate|measured", rows
 
 
 @TABLES
