@@ -176,7 +176,7 @@ TEST_F(DeviceLoopTest, GreedyRoundsBringBackIdsAlone) {
   EXPECT_EQ(run.traffic.bytes_to_host, std::size_t(run.drafted + choices) * sizeof(TokenId));
 }
 
-// Two models of two layers; a pass has 21 launches. A round of K = 5 has six passes. With top-p, a
+// Two models of two layers; a pass has 19 launches. A round of K = 5 has six passes. With top-p, a
 // draw has 6 launches, and judging has 8: two after the distributions. The host must wait for the
 // drafts, because it uploads them as the rows of the verification, and for the verdict or the
 // target's choices.
@@ -185,12 +185,12 @@ TEST_F(DeviceLoopTest, ARoundHasTheseCalls) {
   // [snippet calls]
   //                                              launches, graphs, uploads, downloads, waits
   set_graphs(false);
-  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{22, 0, 1, 1, 1}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{132, 0, 6, 6, 6}));
-  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{132, 0, 6, 2, 2}));
-  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{164, 0, 12, 6, 6}));
-  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{164, 0, 12, 2, 2}));
-  EXPECT_EQ(adaptive_calls(), (Calls{164, 0, 12, 2, 2}));  // of stage 7
+  EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{20, 0, 1, 1, 1}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{120, 0, 6, 6, 6}));
+  EXPECT_EQ(greedy_calls(5, DraftOn::kDevice), (Calls{120, 0, 6, 2, 2}));
+  EXPECT_EQ(sampled_calls(DraftOn::kHost), (Calls{152, 0, 12, 6, 6}));
+  EXPECT_EQ(sampled_calls(DraftOn::kDevice), (Calls{152, 0, 12, 2, 2}));
+  EXPECT_EQ(adaptive_calls(), (Calls{152, 0, 12, 2, 2}));  // of stage 7
   set_graphs(true);
   EXPECT_EQ(greedy_calls(0, DraftOn::kHost), (Calls{0, 1, 1, 0, 1}));
   EXPECT_EQ(greedy_calls(5, DraftOn::kHost), (Calls{0, 6, 6, 0, 6}));
@@ -218,7 +218,7 @@ TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
     set_early(false);
     const Decoded one_by_one = sample(rule.name, KeepProbs::kBesideLogits);
     const std::size_t envelope = rule.on_device->envelope ? 1 : 0;
-    EXPECT_EQ(calls(one_by_one.round), (Calls{164 + envelope, 0, 12, 2, 2}));
+    EXPECT_EQ(calls(one_by_one.round), (Calls{152 + envelope, 0, 12, 2, 2}));
     EXPECT_EQ(one_by_one.traffic.early, 0u);
     set_graphs(true);
     set_early(true);
@@ -239,7 +239,7 @@ TEST_F(DeviceLoopTest, GraphsHaveTheseNodes) {
   request_.max_new_tokens = 24;
   const Decoded run = decode_greedily(K, DraftOn::kDevice);
   ASSERT_EQ(run.rounds, 4);
-  const std::size_t pass = 21, loop = 5 * (pass + 1) + 4 + 1, verification = pass + 1 + 1;
+  const std::size_t pass = 19, loop = 5 * (pass + 1) + 4 + 1, verification = pass + 1 + 1;
   EXPECT_EQ(run.graphs, 4u + 1 + 1);
   EXPECT_EQ(run.graph_nodes, 4 * pass + loop + verification);
 }
@@ -250,10 +250,10 @@ TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   request_.max_new_tokens = 24;
   set_graphs(false);
   const Decoded one_by_one = decode_greedily(K, DraftOn::kDevice);
-  EXPECT_EQ(one_by_one.round.early, 6 * 21u);
+  EXPECT_EQ(one_by_one.round.early, 6 * 19u);
   set_graphs(true);
   const Decoded recorded = decode_greedily(K, DraftOn::kDevice);
-  EXPECT_EQ(recorded.round.early, 6 * 21u);
+  EXPECT_EQ(recorded.round.early, 6 * 19u);
   set_early(false);
   const Decoded in_order = decode_greedily(K, DraftOn::kDevice);
   EXPECT_EQ(in_order.round.early, 0u);

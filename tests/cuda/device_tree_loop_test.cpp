@@ -223,7 +223,7 @@ TEST_F(DeviceTreeLoopTest, RequestsSideBySideAreDraftedAsAlone) {
   }
 }
 
-// Two models of two layers; a pass has 21 launches. The host waits for each level, to feed its
+// Two models of two layers; a pass has 19 launches. The host waits for each level, to feed its
 // tokens, and for the verdict.
 TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
   set_graphs(false);
@@ -235,13 +235,13 @@ TEST_F(DeviceTreeLoopTest, ARoundHasTheseCalls) {
     const Rounds sampled = decode(*model_, shape, &find_sibling_rule("rejection"), false);
     const auto passes = levels + 1, waits = levels + 1;
     // Before each wait three kernels make distributions, and one branches or judges.
-    expect_calls(sampled.last, {21 * passes + 4 * waits, 0, passes + waits, waits, waits});
+    expect_calls(sampled.last, {19 * passes + 4 * waits, 0, passes + waits, waits, waits});
     // An id and a probability per token, a node and a number per level, then the verdict.
     EXPECT_EQ(sampled.last.bytes_to_host, 16 * shape.tokens + 8 * levels + 8);
     EXPECT_LT(sampled.last.bytes_to_device, kVocabularyBytes * 2 / 3) << "lists";
 
     const Rounds greedy = decode(*model_, shape, nullptr, false);
-    expect_calls(greedy.last, {21 * passes + 4 * levels + 1, 0, passes + levels, waits, waits});
+    expect_calls(greedy.last, {19 * passes + 4 * levels + 1, 0, passes + levels, waits, waits});
     EXPECT_LT(greedy.last.bytes_to_host, 500u);
   }
   const Rounds on_host = decode(*model_, shapes()[0], &find_sibling_rule("rejection"), true);
