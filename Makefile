@@ -153,7 +153,7 @@ gpu-pack: ## without a GPU: build what make gpu-check runs on a machine that has
 gpu-check: ## with a GPU and that file: check and measure the CUDA backend in at most BUDGET=450 seconds, into OUT=build/gpu-check
 	@python3 tests/gpu/gpu_check.py $(if $(BUDGET),--budget $(BUDGET)) $(if $(OUT),--out $(OUT))
 
-bench-peers: setup ## get and build llama.cpp, measure beside it (quiet machine, 1 hour), fill in its page
+bench-peers: setup ## get and build llama.cpp, measure beside it (quiet machine, 1.5 hours), fill in its page
 	$(call built,specdec_peer write_model)
 	@python3 tests/benchmarks/peers_bench.py --build $(BUILD)
 	@python3 docs/experiments/tables.py

@@ -4,7 +4,7 @@ from table_text import STALE, Entries, Tables, machine, number, prose, smoke
 NOT_MEASURED = "NOT MEASURED: no results are committed; `make bench-peers` measures on a quiet machine.\n"
 TABLES = table = Tables("peers-", unmeasured=NOT_MEASURED)
 OURS, THEIRS, COPIED, COPY = "specdec", "llama.cpp", "llama.cpp, copied", "a plain copy"
-SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
+SHAPES = {"embedded": "embedded", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`", "smollm2": "SmolLM2"}
 
 
 def name_of(setting):

@@ -68,9 +68,9 @@ def prompt_words(ids, tokens):
     return ["--prompt-ids", ",".join(map(str, ids)), "--max-new-tokens", tokens]
 
 
-def goldens(ids=None):
-    """Prompts with what the target answers, of these ids or all: id, kind, prompt_ids, tokens."""
-    lines = (REPOSITORY / "golden/goldens/target/greedy.jsonl").read_text(encoding="utf-8").splitlines()
+def goldens(ids=None, model="target"):
+    """Prompts with what the model answers, of these ids or all: id, kind, prompt_ids, tokens."""
+    lines = (REPOSITORY / f"golden/goldens/{model}/greedy.jsonl").read_text(encoding="utf-8").splitlines()
     return [golden for golden in map(json.loads, lines) if ids is None or golden["id"] in ids]
 
 

@@ -5,9 +5,10 @@
                                             [--spread X] [--jobs N] [--quick]
 
 Gets llama.cpp's source from the Python package index, builds it, writes the models for both, and compares texts first:
-in float32 both must choose the same tokens, or nothing is measured. Writes docs/experiments/peers.json, from which
-tables.py makes the tables of docs/beside_llama_cpp.md. All else is in build/peers. What is there already is not made
-or measured again, so a run that was interrupted goes on where it stopped. Let nothing else run.
+in float32 both must choose the same tokens, or nothing is measured. smollm2 is SmolLM2-135M-Instruct (`make real`); in q4,
+both programs have the weights of the published file. Writes docs/experiments/peers.json, from which tables.py makes the
+tables of docs/beside_llama_cpp.md. All else is in build/peers and build/models. What is there already is not made or
+measured again, so a run that was interrupted goes on where it stopped. Let nothing else run.
 
 --quick is a smoke test of two rounds: its times mean nothing, and stay in build/peers.
 """
@@ -27,12 +28,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests/benchmarks/peers"), str(ROOT / "docs/experiments"), str(ROOT / "stages/programs")]
 import get_llama_cpp  # noqa: E402
 import get_model  # noqa: E402
-import gguf_file  # noqa: E402
 import programs  # noqa: E402
 import rounds  # noqa: E402
 import run  # noqa: E402
 import tool  # noqa: E402
 import turns  # noqa: E402
+from engines import REAL, Engines, call  # noqa: E402
 from get_llama_cpp import say  # noqa: E402
 
 OUT = run.HERE / "peers.json"
@@ -43,69 +44,33 @@ FORM = 4  # of what parts/ has
 SHAPES = {"embedded": (("target", "none"), ("draft", "none")),
           "134m": (("target", "134m"), ("draft", "14m")),
           "1b": (("draft", "1b"), None),
-          "3b": (("target", "3b"), ("draft", "1b"))}
-TYPES = ("f32", "bf16", "int8")
-USUAL = ["embedded/f32", "embedded/bf16", "embedded/int8", "134m/f32", "134m/bf16", "134m/int8", "1b/bf16", "1b/int8"]
-REPEATS = {"embedded": 30, "134m": 5, "1b": 1, "3b": 1}  # of a pass in a turn
+          "3b": (("target", "3b"), ("draft", "1b")),
+          "smollm2": (REAL, None)}
+TYPES = ("f32", "bf16", "int8", "q4")
+USUAL = ["embedded/f32", "embedded/bf16", "embedded/int8", "134m/f32", "134m/bf16", "134m/int8", "134m/q4", "smollm2/bf16",
+         "smollm2/int8", "smollm2/q4", "1b/bf16", "1b/int8"]
+REPEATS = {"embedded": 30, "134m": 5, "smollm2": 5, "1b": 1, "3b": 1}  # of a pass in a turn
 ROWS = range(1, 9)
 CACHED, PREFILL = 64, 512
-POSITIONS, TOKENS = 1024, 4096  # of the caches; the tokenizer's entries
 K, NEW_TOKENS = 4, 64
 START_PROMPT = 4  # tokens, which take little of the time of a start
 TEXTS = ("arithmetic-6", "stories-0", "code-3", "recipes-0", "questions-1", "rewriting-2", "dialogue-2", "poems-1")
 TIMED_TEXTS = TEXTS[:4]
+REAL_TEXTS = ("free_answer", "list", "code", "summary")  # of golden/goldens/smollm2
 # Either of two tokens may be chosen whose logits are nearer than this: where both compute in float32, and by type. A
 # model that was converted wrongly chooses others by margins of 10.
-NEAR_TIE, NEAR_TIES = 1e-3, {"f32": 0.05, "bf16": 0.5, "int8": 2}
+NEAR_TIE, NEAR_TIES = 1e-3, {"f32": 0.05, "bf16": 0.5, "int8": 2, "q4": 2}
 
 
-# --- models, and the programs that have them ---
+# --- prompts ---
 
-def call(command):
-    return run.run(command[0], command[1:])
-
-
-class Engines:
-    """The two programs, and files for both, which are written when they are first asked for."""
-
-    def __init__(self, folder, ours, write_model, theirs, threads):
-        self.folder, self.ours, self.write_model, self.theirs, self.threads = folder, ours, write_model, theirs, threads
-
-    def checkpoint(self, model, kind):
-        base, shape = model
-        stored = "f32" if kind == "f32" else "stored"
-        place = self.folder / f"{base}-{shape}-{stored}"
-        if not (place / "config.json").is_file():
-            say(f"writing {place}")
-            call([self.write_model, ROOT / "golden/models" / base, shape, stored, place])
-        return place
-
-    def gguf(self, model, kind):
-        place = self.checkpoint(model, kind)
-        file, quantised = place / "model.gguf", place / "model-q8_0.gguf"
-        wanted = quantised if kind == "int8" else file
-        if not file.is_file() and not wanted.is_file():
-            say(f"writing {file}")
-            gguf_file.write(place, file)
-        if not wanted.is_file():
-            say(f"writing {quantised}")
-            partial = quantised.with_name(quantised.name + ".part")
-            call([self.theirs, "quantize", self.threads, file, partial])
-            partial.replace(quantised)
-        return wanted
-
-    def specdec(self, chosen, kind):
-        """How the program is started with some models."""
-        weights = "int8" if kind == "int8" else "stored"
-        return [self.ours, self.threads, POSITIONS, TOKENS, weights, *(self.checkpoint(model, kind) for model in chosen)]
-
-    def llama_cpp(self, chosen, kind, cache="default", way="mapped"):
-        return [self.theirs, self.threads, POSITIONS, TOKENS, cache, way, *(self.gguf(model, kind) for model in chosen)]
-
-
-def golden_texts(ids):
-    texts = {text["id"]: text for text in run.goldens(ids)}
+def golden_texts(ids, model="target"):
+    texts = {text["id"]: text for text in run.goldens(ids, model)}
     return [texts[name] for name in ids]
+
+
+def timed_texts(shape):
+    return golden_texts(REAL_TEXTS, "smollm2") if shape == "smollm2" else golden_texts(TIMED_TEXTS)
 
 
 # --- the same model, to begin with ---
@@ -196,10 +161,10 @@ def second_time(function):
     return twice
 
 
-def same_texts(plain, near_tie):
+def same_texts(plain, near_tie, names=TIMED_TEXTS):
     """How many plain texts are the same by both engines; the others differ after near-ties."""
     return sum(1 - compare_texts(ours, theirs, f"plain {name}", near_tie)
-               for name, ours, theirs in zip(TIMED_TEXTS, plain[OURS].texts, plain[THEIRS].texts))
+               for name, ours, theirs in zip(names, plain[OURS].texts, plain[THEIRS].texts))
 
 
 def texts_under_speculation(plain, speculative):
@@ -259,18 +224,20 @@ def measure_passes(peers, shape, rules):
             timed({"prefill": work(PREFILL, 1, 0, 1)}, rules, pids)}
 
 
-def measure_texts(peers, kind, has_draft, rules):
-    prompts = [text["prompt_ids"] for text in golden_texts(TIMED_TEXTS[:None if rules.strict else 1])]
+def measure_texts(peers, texts, kind, has_draft, rules):
+    texts = texts[:None if rules.strict else 1]
+    prompts = [text["prompt_ids"] for text in texts]
     orders = {"plain": ["plain", NEW_TOKENS], **({"speculation": ["speculate", NEW_TOKENS, K]} if has_draft else {})}
     work = {name: {peer: TimedTexts(process, order, prompts) for peer, process in peers.items()}
             for name, order in orders.items()}
     entries = timed(work, rules, [peer.pid for peer in peers.values()])
-    return {"entries": entries, "plain_texts": {"texts": len(prompts), "same": same_texts(work["plain"], NEAR_TIES[kind])},
+    same = same_texts(work["plain"], NEAR_TIES[kind], [text["id"] for text in texts])
+    return {"entries": entries, "plain_texts": {"texts": len(prompts), "same": same},
             **({"texts": texts_under_speculation(work["plain"], work["speculation"])} if has_draft else {})}
 
 
-def measure_starts(engines, model, kind, rules):
-    prompt, peaks = golden_texts(TIMED_TEXTS)[0]["prompt_ids"][:START_PROMPT], {}
+def measure_starts(engines, model, texts, kind, rules):
+    prompt, peaks = texts[0]["prompt_ids"][:START_PROMPT], {}
     commands = {OURS: engines.specdec([model], kind), THEIRS: engines.llama_cpp([model], kind),
                 COPIED: engines.llama_cpp([model], kind, way="copied")}
     files = {OURS: engines.checkpoint(model, kind) / "model.safetensors", THEIRS: engines.gguf(model, kind)}
@@ -283,14 +250,14 @@ def measure_starts(engines, model, kind, rules):
 def measure(engines, shape, kind, rules, keep):
     """(the setting, its entries). keep(name, make): what was measured before under that name, or what `make` measures
     now."""
-    models = [model for model in SHAPES[shape] if model]
+    models, texts = [model for model in SHAPES[shape] if model], timed_texts(shape)
 
     def with_peers(make):
         with turns.Peer(engines.specdec(models, kind)) as ours, turns.Peer(engines.llama_cpp(models, kind)) as theirs:
             return make({OURS: ours, THEIRS: theirs})
-    parts = {"start": lambda: measure_starts(engines, models[0], kind, rules),
+    parts = {"start": lambda: measure_starts(engines, models[0], texts, kind, rules),
              "passes": lambda: with_peers(lambda peers: measure_passes(peers, shape, rules)),
-             "texts": lambda: with_peers(lambda peers: measure_texts(peers, kind, len(models) > 1, rules))}
+             "texts": lambda: with_peers(lambda peers: measure_texts(peers, texts, kind, len(models) > 1, rules))}
     setting, entries = {"shape": shape, "type": kind}, []
     for name, make in parts.items():
         found = keep(f"{shape}-{kind}-{name}", make)
@@ -324,7 +291,7 @@ def measured(options):
     theirs = get_llama_cpp.build(folder, options.jobs)
     (options.build / "real").mkdir(exist_ok=True)
     get_model.need_packages(options.build / "real")  # which gguf_file imports
-    engines = Engines(folder / "models", ours, write_model, theirs, options.threads)
+    engines = Engines(options.build, ours, write_model, theirs, options.threads)
     rules = turns.Rules(options.rounds, options.spread, not options.quick)
     key = [FORM, run.sources_sha256("peers.json"), get_llama_cpp.VERSION, options.threads, rules.rounds, rules.strict]
 

@@ -115,7 +115,7 @@ class Measuring(unittest.TestCase):
     def test_settings(self):
         self.assertEqual([peers_bench.setting(name) for name in peers_bench.USUAL], peers_bench.USUAL)
         with self.assertRaises(peers_bench.argparse.ArgumentTypeError):
-            peers_bench.setting("134m/q4")
+            peers_bench.setting("134m/q5")
 
     def test_the_version_that_llama_cpp_tells(self):
         self.assertEqual(peers_bench.version_of("0.5-dev; CPU : AVX2 = 1 | VSX = 0 | AVX512 = 1 |\n"),

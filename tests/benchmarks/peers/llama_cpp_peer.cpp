@@ -1,7 +1,7 @@
 // llama.cpp's models, as peer.h asks for them, and its quantisation.
 //
 //   llama_cpp_peer THREADS POSITIONS TOKENS default|float32 mapped|copied TARGET.gguf [DRAFT.gguf]
-//   llama_cpp_peer quantize THREADS FROM.gguf TO.gguf       to Q8_0
+//   llama_cpp_peer quantize q8_0|q4_1 THREADS FROM.gguf TO.gguf
 //   llama_cpp_peer version
 //
 // POSITIONS: that the caches hold, in the type that follows. TOKENS: ids from here on are no
@@ -90,10 +90,10 @@ class LlamaCppModel final : public PeerModel {
   int length_ = 0, first_row_ = 0;
 };
 
-int quantize(const char* threads, const char* from, const char* to) {
+int quantize(bool to_q4_1, const char* threads, const char* from, const char* to) {
   llama_model_quantize_params params = llama_model_quantize_default_params();
   params.nthread = std::atoi(threads);
-  params.ftype = LLAMA_FTYPE_MOSTLY_Q8_0;
+  params.ftype = to_q4_1 ? LLAMA_FTYPE_MOSTLY_Q4_1 : LLAMA_FTYPE_MOSTLY_Q8_0;
   if (llama_model_quantize(from, to, &params) == 0) return 0;
   throw std::runtime_error(std::string(from) + ": llama.cpp cannot quantise it");
 }
@@ -109,7 +109,9 @@ int run(int argc, char** argv) {
     std::printf("%s; %s\n", llama_version(), llama_print_system_info());
     return 0;
   }
-  if (is(1, "quantize") && argc == 5) return quantize(argv[2], argv[3], argv[4]);
+  if (is(1, "quantize") && argc == 6 && (is(2, "q8_0") || is(2, "q4_1"))) {
+    return quantize(is(2, "q4_1"), argv[3], argv[4], argv[5]);
+  }
   if (argc < 7 || argc > 8 || !(is(4, "default") || is(4, "float32")) ||
       !(is(5, "mapped") || is(5, "copied"))) {
     std::fprintf(stderr,

@@ -1,6 +1,6 @@
 // This project's models, as peer.h asks for them.
 //
-//   specdec_peer THREADS POSITIONS TOKENS stored|int8 TARGET_DIR [DRAFT_DIR]
+//   specdec_peer THREADS POSITIONS TOKENS stored|int8|q4 TARGET_DIR [DRAFT_DIR]
 //
 // POSITIONS: that the caches hold. TOKENS: ids from here on are no tokens.
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,18 +52,25 @@ class SpecdecModel final : public PeerModel {
   std::size_t tokens_;
 };
 
+std::optional<WeightFormat> format_of(const std::string& name) {
+  if (name == "stored") return WeightFormat::kStored;
+  if (name == "int8") return WeightFormat::kInt8;
+  if (name == "q4") return WeightFormat::kQ4;
+  return std::nullopt;
+}
+
 int run(int argc, char** argv) {
-  const std::string format = argc > 4 ? argv[4] : "";
-  if (argc < 6 || argc > 7 || (format != "stored" && format != "int8")) {
-    std::fprintf(stderr, "usage: %s THREADS POSITIONS TOKENS stored|int8 TARGET_DIR [DRAFT_DIR]\n",
+  const auto format = format_of(argc > 4 ? argv[4] : "");
+  if (argc < 6 || argc > 7 || !format) {
+    std::fprintf(stderr,
+                 "usage: %s THREADS POSITIONS TOKENS stored|int8|q4 TARGET_DIR [DRAFT_DIR]\n",
                  argv[0]);
     return 2;
   }
   const auto backend = make_cpu_backend(std::atoi(argv[1]));
   const auto load = [&](const char* directory) {
-    return std::make_unique<SpecdecModel>(
-        directory, format == "int8" ? WeightFormat::kInt8 : WeightFormat::kStored, *backend,
-        std::atoi(argv[2]), std::atoi(argv[3]));
+    return std::make_unique<SpecdecModel>(directory, *format, *backend, std::atoi(argv[2]),
+                                          std::atoi(argv[3]));
   };
   const auto target = load(argv[5]);
   const auto draft = argc > 6 ? load(argv[6]) : nullptr;
