@@ -23,6 +23,7 @@ import beams_tables
 import bench_tables
 import cuda_tables
 import exact
+import formats_tables
 import gpu_tables
 import peers_tables
 import predicted
@@ -55,13 +56,14 @@ SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "self_drafting.json": (self_drafting_tables.TABLES, dict),
            "beams.json": (beams_tables.TABLES, dict),
            "rows.json": (rows_tables.TABLES, Results),
+           "formats.json": (formats_tables.TABLES, Results),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
            "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),
            "gpu_check.json": (gpu_tables.TABLES, lambda data: Results(data, data and run.is_stale("cuda.json", data))),
            "peers.json": (peers_tables.TABLES, lambda data: Results(data, data and run.is_stale("peers.json", data))),
            "real.json": (real_tables.TABLES, lambda data: data)}
-MAY_BE_ABSENT = ("cuda.json", "gpu_check.json", "peers.json", "real.json", "rows.json")
+MAY_BE_ABSENT = ("cuda.json", "formats.json", "gpu_check.json", "peers.json", "real.json", "rows.json")
 FILES = {name: file for file, (tables, _) in SOURCES.items() for name in tables}
 
 
