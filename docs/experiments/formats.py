@@ -5,11 +5,12 @@
 
 passes: passes of each model by its format. counts: what SmolLM2 accepts of its own drafts in fewer bits (that of the
 embedded pair is in rules.json). 134m, 3b and 1.7b: for a pair and each format, the K that these promise most of, beside
-plain decoding. Large models are inflated ones, which are written once, into build/peers/models (12 GB), so that they load in seconds.
-Needs `make real`; let nothing else run (40 minutes).
+plain decoding. Large models are inflated ones, which are written once, into build/peers/models (12 GB), so that they
+load in seconds. Needs `make real`; let nothing else run (40 minutes).
 """
 import functools
 import json
+import os
 import statistics
 import sys
 import time
@@ -30,7 +31,7 @@ PAIRS = {"134m": (("target", "134m"), ("draft", "14m"), "llama"),
          "1.7b": ((engines.REAL[0], "1.7b"), engines.REAL, "SmolLM2")}
 LENGTHS = (1, 2, 3, 5, 8)
 ROWS = (1, *(K + 1 for K in LENGTHS))  # of a pass
-CACHED = 64
+CACHED, THREADS = 64, os.cpu_count()
 REPEATS = {"134m": 5, "14m": 20, "none": 5}  # of a pass in a turn, by the shape; of others 1
 TEXTS = ("code-3", "rewriting-2", "stories-0")
 REAL_TEXTS = ("code", "list", "free_answer")
@@ -58,7 +59,7 @@ def passes(options):
     models = list(dict.fromkeys(model for pair in PAIRS.values() for model in pair[:2]))
     for model in models[:2 if options.quick else None]:
         folder = files.folder(model)
-        peers = {kind: turns.Peer([peer, 2, CACHED + 64, engines.tokens_of(model), kind, folder]) for kind in FORMATS}
+        peers = {kind: turns.Peer([peer, THREADS, CACHED + 64, engines.tokens_of(model), kind, folder]) for kind in FORMATS}
         try:
             found, _ = turns.kept_rounds(lambda _: timed(peers, REPEATS.get(model[1], 1)), programs.rules_of(options),
                                          [one.pid for one in peers.values()])
@@ -69,7 +70,7 @@ def passes(options):
             seconds = [turns.rounded(statistics.median(one[kind][i] for one in found)) for i in range(len(ROWS))]
             entries.append({"model": "/".join(model), "weights": kind, "bytes": bytes_of(options, folder, kind), "seconds": seconds})
             print(entries[-1], file=sys.stderr)
-    return {"device": "CPU, 2 threads", "rows": ROWS, "rounds": len(found), "entries": entries}
+    return {"device": f"CPU, {THREADS} threads", "rows": ROWS, "rounds": len(found), "entries": entries}
 
 
 def timed(peers, repeats):

@@ -13,8 +13,9 @@ inline constexpr double kLargestMargin = 8;
 double top2_margin(std::span<const double> probs);
 // [end snippet top-2-margin]
 
-// The largest two of the probabilities at temperature 1, over the larger one: with the same margin.
-// NaN if a logit is NaN or plus infinity, or all are minus infinity. REQUIRES: logits [V], V >= 2.
+// 1, and the second largest probability at temperature 1 over the largest: they have the margin of
+// all. The second is NaN if a logit is NaN or plus infinity, or all are minus infinity.
+// REQUIRES: logits [V], V >= 2.
 std::array<double, 2> two_likeliest(std::span<const float> logits);
 
 // [snippet online-logistic]

@@ -1,4 +1,4 @@
-// The example of a library that the chapters show: it compiles, and a GPU adds right with it.
+// The example of CUB in the chapter: nvcc compiles it, and on a GPU its sum is checked.
 #include <cub/block/block_reduce.cuh>
 
 #include "tests/emulation/run.h"
