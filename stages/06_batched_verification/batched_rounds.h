@@ -92,8 +92,8 @@ class BatchedRounds {
   virtual ~BatchedRounds() = default;
 
   // K of the request's next round. It depends on the request alone: its options, its earlier rounds
-  // if K adapts, and its position in the contexts of both models.
-  int spec_length(const RequestState& request) const;
+  // if K adapts, and its position in the contexts of both models; and on a budget, from stage 7 on.
+  virtual int spec_length(const RequestState& request) const;
   // What a round of the request needs with this K.
   Capacity capacity(const BatchRequest& request, int K) const {
     return request.capacity ? request.capacity(K) : drafter_.capacity(K);

@@ -9,10 +9,9 @@
 namespace specdec {
 namespace {
 
-// The first estimate of a place, with the weight of a few requests: optimistic, as if rows went to
-// drafts that will be accepted. If it is too high, it costs a few drafts; if it were too low,
-// nothing would be drafted that could show it.
-constexpr double kHopefulAlpha = 0.8, kFirstWeight = 4;
+// The first estimate of a place, with the weight of a few rounds: optimistic, since a place that is
+// not drafted would never show that it is better.
+constexpr double kHopefulAlpha = 0.8, kFirstWeight = 2;
 
 // Costs and estimates are known to a few percent, so a smaller gain is none.
 constexpr double kLeastGain = 1.02;
@@ -20,13 +19,14 @@ constexpr double kLeastGain = 1.02;
 }  // namespace
 
 BatchBudget::BatchBudget(std::optional<int> rows, int largest)
-    : rows_(rows), depth_(rows ? largest : std::min(largest, 1)) {
+    : rows_(rows), best_(rows ? largest : 0) {
   SPECDEC_CHECK(largest >= 0 && rows.value_or(0) >= 0, "places and rows");
-  double survival = kFirstWeight;
+  constexpr double kRounds = kFirstWeight;
+  double survival = 1;
   for (int i = 0; i < largest; i++) {
-    const double asked = survival;
+    const double asked = kRounds * survival, given = kHopefulAlpha * asked;
+    places_.push_back({kRounds, asked, given, kRounds, kHopefulAlpha * kRounds});
     survival *= kHopefulAlpha;
-    places_.push_back({kFirstWeight, asked, survival, survival});
   }
 }
 
@@ -35,7 +35,7 @@ std::vector<int> BatchBudget::give(std::span<const std::span<const double>> surv
   if (!rows_) {
     SPECDEC_CHECK(costs_.has_value(), "costs of passes");
     budget.costs = &costs_->target;
-    budget.draft_seconds = draft_seconds(depth_);
+    budget.draft_seconds = draft_seconds(best_);
   }
   return give_rows(survival, budget);
 }
@@ -53,47 +53,50 @@ void BatchBudget::learn(std::span<const Outcome> step) {
   if (rows_ || step.empty()) return;
   count(step);
   requests_ = int_size(step);
-  choose_depth();
+  choose_depth(step);
 }
 
-// Places that were not drafted forget, too, but only down to the weight of one step.
+// Places that are not drafted forget, too, but only down to the weight of a try.
 void BatchBudget::count(std::span<const Outcome> step) {
-  const double requests = int_size(step);
   for (int i = 0; i < int_size(places_); i++) {
     Place& place = places_[i];
-    if (i >= depth_ && place.requests <= requests) continue;
-    for (double* sum : {&place.requests, &place.asked, &place.given, &place.accepted}) {
-      *sum *= kForget;
+    const auto drafts = [&](const Outcome& o) { return i < most_places(o.request); };
+    if (place.rounds <= kTrySteps && std::ranges::none_of(step, drafts)) continue;
+    for (double Place::*sum :
+         {&Place::rounds, &Place::asked, &Place::given, &Place::reached, &Place::accepted}) {
+      place.*sum *= kForget;
     }
-    if (i >= depth_) continue;
-    place.requests += requests;
-    for (const Outcome& request : step) {
-      place.asked += i <= request.offered ? 1 : 0;
-      place.given += i < request.given ? 1 : 0;
-      place.accepted += i < request.accepted ? 1 : 0;
+    for (const Outcome& round : step) {
+      if (!drafts(round)) continue;
+      place.rounds++;
+      place.asked += i <= round.offered ? 1 : 0;
+      place.given += i < round.given ? 1 : 0;
+      place.reached += i <= round.accepted ? 1 : 0;
+      place.accepted += i < round.accepted ? 1 : 0;
     }
   }
 }
 
 // [snippet choose-depth]
 double BatchBudget::rate(int depth) const {
-  double tokens = 1, rows = 1;  // per request
+  double tokens = 1, rows = 1, survival = 1;  // per request
   for (const Place& place : std::span(places_).first(depth)) {
-    tokens += place.accepted / place.requests;
-    rows += place.given / place.requests;
+    survival *= place.accepted / place.reached;
+    tokens += survival;
+    rows += place.given / place.rounds;
   }
   return rate_of(tokens, rows, depth);
 }
 
 // Whether the last place of a round could pay if every draft that can get there were accepted.
 bool BatchBudget::could_pay(int depth) const {
-  double tokens = 1, rows = 1, reach = 1;
+  double tokens = 1, rows = 1, survival = 1;
   for (const Place& place : std::span(places_).first(depth - 1)) {
-    reach = place.accepted / place.requests;
-    tokens += reach;
-    rows += place.given / place.requests;
+    survival *= place.accepted / place.reached;
+    tokens += survival;
+    rows += place.given / place.rounds;
   }
-  return rate_of(tokens + reach, rows + reach, depth) > kLeastGain * rate(depth - 1);
+  return rate_of(tokens + survival, rows + survival, depth) > kLeastGain * rate(depth - 1);
 }
 
 int BatchBudget::best_depth() const {
@@ -109,21 +112,33 @@ int BatchBudget::best_depth() const {
 void BatchBudget::begin(int requests) {
   if (rows_ || requests == requests_) return;
   requests_ = requests;
-  depth_ = std::min(depth_, best_depth());
-  least_survival_ = rate(depth_) * costs_->target.of_next_row(requests_);
+  best_ = std::min(best_, best_depth());
+  if (tries_ && !could_pay(best_ + 1)) tries_.reset();
+  least_survival_ = rate(best_) * costs_->target.of_next_row(requests_);
 }
 
-// The best depth by recent steps; now and then one place more, since places that are not drafted
-// teach nothing: rarer and rarer while that does not help, and never where it cannot pay.
-void BatchBudget::choose_depth() {
-  const int best = best_depth();
-  least_survival_ = rate(best) * costs_->target.of_next_row(requests_);
-  if (best > best_) wait_ = steps_to_probe_ = kFirstWait;
-  depth_ = best_ = best;
-  if (best == int_size(places_) || --steps_to_probe_ > 0 || !could_pay(best + 1)) return;
-  wait_ = std::min(2 * wait_, kLongestWait);
-  steps_to_probe_ = wait_;
-  depth_ = best + 1;
+// The best depth by recent rounds. Now and then the oldest request tries one place more, since
+// places that are not drafted teach nothing: rarer and rarer while that does not help, and never
+// where it cannot pay. Until a try has ended, all others draft no more than before.
+void BatchBudget::choose_depth(std::span<const Outcome> step) {
+  const auto tried = [&](const Outcome& round) { return round.request == tries_; };
+  if (std::ranges::any_of(step, tried)) steps_of_try_--;
+  const int best = std::min(best_depth(), steps_of_try_ > 0 ? best_ : int_size(places_));
+  if (best > best_) {
+    steps_to_try_ = kFirstWait;
+    wait_ = 2 * kFirstWait;
+  }
+  best_ = best;
+  tries_.reset();
+  least_survival_ = rate(best_) * costs_->target.of_next_row(requests_);
+  if (best_ == int_size(places_) || !could_pay(best_ + 1)) return;
+  if (steps_of_try_ == 0) {
+    if (steps_to_try_-- > 0) return;
+    steps_of_try_ = kTrySteps;
+    steps_to_try_ = wait_;
+    wait_ = std::min(2 * wait_, kLongestWait);
+  }
+  tries_ = step.front().request;
 }
 // [end snippet choose-depth]
 
@@ -134,7 +149,7 @@ double BatchBudget::rate_of(double tokens, double rows, int depth) const {
 double BatchBudget::draft_seconds(int depth) const {
   double seconds = 0;
   for (int i = 0; i < depth; i++) {
-    const double asked = requests_ * places_[i].asked / places_[i].requests;
+    const double asked = requests_ * places_[i].asked / places_[i].rounds;
     const CostCurve& curve = i == 0 ? costs_->first_draft : costs_->next_draft;
     if (asked > 0) seconds += curve.seconds(std::max(1.0, asked));
   }

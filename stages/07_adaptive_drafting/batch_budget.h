@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "stages/06_batched_verification/batch_request.h"
 #include "stages/07_adaptive_drafting/row_budget.h"
 
 namespace specdec {
@@ -26,11 +27,11 @@ class BatchBudget {
   BatchBudget(std::optional<int> rows, int largest);
   void set_costs(const StepCosts& costs) { costs_.emplace(costs); }
 
-  // From history alone: the most drafts of a round of the next step, and the survival that a place
-  // must have so that even the cheapest row could pay. Call begin() before the drafts with the
-  // number of requests of the step. It may lower the first of them.
+  // From history alone: the most drafts of a request's round in the next step, and the survival
+  // that a place must have so that even the cheapest row could pay. Call begin() before the drafts
+  // with the number of requests of the step. It may lower the first of them.
   void begin(int requests);
-  int most_places() const { return depth_; }
+  int most_places(RequestId request) const { return best_ + (request == tries_ ? 1 : 0); }
   double least_survival() const { return least_survival_; }
 
   // The rows of a step, see give_rows().
@@ -38,9 +39,10 @@ class BatchBudget {
 
   // What became of a request's drafts in a step.
   struct Outcome {
+    RequestId request = 0;
     int offered = 0, given = 0, accepted = 0;  // places drafted, with a row, accepted
   };
-  // Call after each step with all requests that had a round.
+  // Call after each step with all requests that had a round, the oldest first.
   void learn(std::span<const Outcome> step);
 
   struct Stats {
@@ -48,22 +50,24 @@ class BatchBudget {
     std::vector<std::int64_t> steps_by_given = {};  // [the most rows of a step + 1]
   };
   const Stats& stats() const { return stats_; }
-  // The tokens per second that are expected if rounds draft up to `depth` places.
+  // The tokens per second that are expected if all rounds draft up to `depth` places.
   double rate(int depth) const;
   // [end snippet batch-budget]
 
  private:
   static constexpr double kForget = 0.95;  // about the last 20 steps count
-  // Steps until a place more is tried: at first, and when it did not help again and again.
-  static constexpr int kFirstWait = 128, kLongestWait = 1024;
+  // A place that is not drafted is tried for a few steps: at first, and after a wait that grows
+  // while trying does not help.
+  static constexpr int kTrySteps = 4, kFirstWait = 32, kLongestWait = 1024;
 
-  // Recent sums at one place of a round, over the steps that drafted so far.
+  // Recent sums at one place of a round: the rounds that could draft it, those whose gate was asked
+  // and those in which it got a row; and those that accepted all places before it, and it, too.
   struct Place {
-    double requests = 0, asked = 0, given = 0, accepted = 0;
+    double rounds = 0, asked = 0, given = 0, reached = 0, accepted = 0;
   };
 
   void count(std::span<const Outcome> step);
-  void choose_depth();
+  void choose_depth(std::span<const Outcome> step);
   int best_depth() const;
   bool could_pay(int depth) const;
   double rate_of(double tokens, double rows, int depth) const;
@@ -71,12 +75,13 @@ class BatchBudget {
 
   std::optional<int> rows_;
   std::optional<StepCosts> costs_;
-  std::vector<Place> places_;  // [largest]
-  int depth_;                  // of this step; the first one tries a single place
-  int best_ = 0;               // the same but for probes
+  std::vector<Place> places_;       // [largest]
+  int best_;                        // places that all requests draft
+  std::optional<RequestId> tries_;  // the request that drafts one more
   double least_survival_ = 0;
-  double requests_ = 0;  // of this step, or of the step before
-  int wait_ = kFirstWait, steps_to_probe_ = kFirstWait;
+  double requests_ = 0;                                    // of this step, or of the step before
+  int steps_of_try_ = kTrySteps;                           // that are left; 0: no try
+  int steps_to_try_ = kFirstWait, wait_ = 2 * kFirstWait;  // until the next one, and the one after
   Stats stats_;
 };
 

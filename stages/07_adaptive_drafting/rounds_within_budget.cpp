@@ -1,5 +1,6 @@
 #include "stages/07_adaptive_drafting/rounds_within_budget.h"
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,6 +13,10 @@ RoundsWithinBudget::RoundsWithinBudget(LanguageModel& target, Drafter& drafter,
                                        const Judging& judging, int max_batch, int spec_length,
                                        std::shared_ptr<BatchBudget> budget)
     : BatchedRounds(target, drafter, judging, max_batch, spec_length), budget_(std::move(budget)) {}
+
+int RoundsWithinBudget::spec_length(const RequestState& r) const {
+  return std::min(BatchedRounds::spec_length(r), budget_->most_places(r.id));
+}
 
 // [snippet draft-within-budget]
 void RoundsWithinBudget::draft(std::span<RequestState* const> batch) {
@@ -28,7 +33,7 @@ void RoundsWithinBudget::draft(std::span<RequestState* const> batch) {
   outcomes_.clear();
   for (std::size_t i = 0; i < batch.size(); i++) {
     Drafts& drafts = drafts_[i];
-    outcomes_.push_back({.offered = drafts.size(), .given = given[i]});
+    outcomes_.push_back({batch[i]->id, drafts.size(), given[i], 0});
     if (given[i] == drafts.size()) continue;
     std::vector<int> kept(static_cast<std::size_t>(given[i]));
     std::iota(kept.begin(), kept.end(), 0);

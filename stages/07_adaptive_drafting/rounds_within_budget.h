@@ -20,6 +20,7 @@ class RoundsWithinBudget final : public BatchedRounds {
   RoundsWithinBudget(LanguageModel& target, Drafter& drafter, const Judging& judging, int max_batch,
                      int spec_length, std::shared_ptr<BatchBudget> budget);
 
+  int spec_length(const RequestState& request) const override;
   void draft(std::span<RequestState* const> batch) override;
   void judge(std::span<RequestState* const> batch) override;
   void roll_back(RequestState& request) override;

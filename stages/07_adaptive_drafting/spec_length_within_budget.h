@@ -11,9 +11,9 @@
 namespace specdec {
 
 // [snippet spec-length-within-budget]
-// Another policy, within the budget of the batch: drafts no further than the budget's most places,
-// and ends the drafts where no row could pay. Its estimates are those of the policy; where the
-// policy makes none, or the drafter has no q, powers of the request's recent alpha.
+// Another policy, within the budget of the batch: ends the drafts where no row could pay. Its
+// estimates are those of the policy; where the policy makes none, or the drafter has no q, powers
+// of the request's recent alpha.
 class SpecLengthWithinBudget final : public SpecLengthPolicy, private DraftGate {
  public:
   SpecLengthWithinBudget(std::unique_ptr<SpecLengthPolicy> policy,
@@ -21,7 +21,7 @@ class SpecLengthWithinBudget final : public SpecLengthPolicy, private DraftGate 
       : policy_(std::move(policy)), budget_(std::move(budget)) {}
 
   int largest() const override { return policy_->largest(); }
-  int next() const override { return std::min(policy_->next(), budget_->most_places()); }
+  int next() const override { return policy_->next(); }
   DraftGate* gate() override { return policy_->gate() != nullptr ? this : nullptr; }
 
   void learn(const Round& round) override {

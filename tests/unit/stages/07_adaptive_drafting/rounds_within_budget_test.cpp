@@ -216,6 +216,12 @@ TEST(RoundsWithinBudgetTest, BothTextsHaveTheTargetsLaw) {
   EXPECT_GT(ragged, 10) << "most of these verify some drafts and drop others";
 }
 
+// Nothing is drafted in the first step, and for the first request alone in the second.
+TEST(RoundsWithinBudgetTest, OneRequestOfTheBatchTries) {
+  const LawOfBoth result = law_of_both(stage_0({1, 1}, {2, 2}), automatic, by_history);
+  EXPECT_NEAR(result.given + result.dropped, 1, kExact);
+}
+
 // Drafts pay only after the first request has ended.
 TEST(RoundsWithinBudgetTest, DraftsBeginWhenARequestIsLeftAlone) {
   const MakeBudget alone_pays = [](int largest) {

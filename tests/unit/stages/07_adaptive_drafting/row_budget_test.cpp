@@ -151,18 +151,18 @@ BatchBudget budget_for(double draft_step) {
 }
 
 // Lets the budget learn from a batch whose drafts are accepted with probability alpha. The number
-// of steps in which something was drafted.
+// of rounds in which something was drafted.
 int teach(BatchBudget& budget, double alpha, int requests, int steps) {
   std::mt19937 random(4);
   std::bernoulli_distribution accepts(alpha);
   int drafting = 0;
   for (int step = 0; step < steps; step++) {
     budget.begin(requests);
-    drafting += budget.most_places() > 0 ? 1 : 0;
     std::vector<BatchBudget::Outcome> outcomes;
     for (int r = 0; r < requests; r++) {
-      const int drafted = budget.most_places();
-      BatchBudget::Outcome outcome{.offered = drafted, .given = drafted};
+      const int drafted = budget.most_places(r);
+      drafting += drafted > 0 ? 1 : 0;
+      BatchBudget::Outcome outcome{.request = r, .offered = drafted, .given = drafted};
       while (outcome.accepted < drafted && accepts(random)) outcome.accepted++;
       outcomes.push_back(outcome);
     }
@@ -171,30 +171,62 @@ int teach(BatchBudget& budget, double alpha, int requests, int steps) {
   return drafting;
 }
 
+// The second request drafts as all do.
 TEST(BatchBudgetTest, DraftsAsFarAsItPays) {
   BatchBudget cheap = budget_for(0.01), dear = budget_for(0.5), bad = budget_for(0.05);
-  cheap.begin(1);
-  EXPECT_EQ(cheap.most_places(), 1) << "careful at first";
-  teach(cheap, 0.95, 2, 5);
-  EXPECT_GE(cheap.most_places(), 3) << "but quick";
+  teach(cheap, 0.95, 2, 10);
+  EXPECT_GE(cheap.most_places(1), 3) << "it is quick";
   teach(cheap, 0.95, 2, 100);
-  EXPECT_GE(cheap.most_places(), 3);
+  EXPECT_GE(cheap.most_places(1), 3);
   teach(dear, 0.6, 2, 40);
   EXPECT_GT(teach(bad, 0.02, 4, 40), 0) << "it learns";
-  EXPECT_EQ(dear.most_places(), 0) << "drafts cost more than they can bring";
-  EXPECT_EQ(bad.most_places(), 0) << "drafts bring nothing";
+  EXPECT_EQ(dear.most_places(1), 0) << "drafts cost more than they can bring";
+  EXPECT_EQ(bad.most_places(1), 0) << "drafts bring nothing";
   EXPECT_GT(bad.rate(0), bad.rate(1));
+}
+
+// What is not known yet costs little: the oldest request alone drafts, and one place.
+TEST(BatchBudgetTest, OneRequestTries) {
+  BatchBudget budget = budget_for(0.02);
+  EXPECT_EQ(teach(budget, 1, 4, 1), 0) << "the first step shows which requests there are";
+  for (int step = 0; step < 4; step++) {
+    EXPECT_EQ(budget.most_places(0), 1);
+    EXPECT_EQ(budget.most_places(1), 0);
+    teach(budget, 1, 4, 1);
+  }
+  EXPECT_GT(budget.most_places(1), 1);
+}
+
+// The next one goes on with what an ended request tried.
+TEST(BatchBudgetTest, AnotherRequestGoesOnWithATry) {
+  BatchBudget budget = budget_for(0.2);
+  const auto step_of = [&](RequestId first, RequestId second) {
+    std::vector<BatchBudget::Outcome> step;
+    for (const RequestId request : {first, second}) {
+      const int drafted = budget.most_places(request);
+      step.push_back({.request = request, .offered = drafted, .given = drafted});
+    }
+    budget.learn(step);
+  };
+  step_of(0, 1);
+  step_of(0, 1);
+  step_of(1, 2);
+  EXPECT_EQ(budget.most_places(0), 0);
+  EXPECT_EQ(budget.most_places(1), 1);
+  for (int step = 0; step < 3; step++) step_of(1, 2);
+  EXPECT_EQ(budget.most_places(1), 0) << "a step in which nobody tried was none of the try";
 }
 
 TEST(BatchBudgetTest, TriesAgainMoreAndMoreRarelyAndStartsAgain) {
   BatchBudget budget = budget_for(0.02);
-  teach(budget, 0.02, 4, 20);
-  ASSERT_EQ(budget.most_places(), 0);
-  EXPECT_EQ(teach(budget, 0, 4, 128), 1);
-  EXPECT_EQ(teach(budget, 0, 4, 256), 1);
-  EXPECT_EQ(teach(budget, 0, 4, 512), 1);
+  EXPECT_EQ(teach(budget, 0, 4, 1 + 4), 4);
+  EXPECT_EQ(teach(budget, 0, 4, 32), 0);
+  EXPECT_EQ(teach(budget, 0, 4, 4), 4);
+  EXPECT_EQ(teach(budget, 0, 4, 64), 0);
+  EXPECT_EQ(teach(budget, 0, 4, 4), 4);
+  EXPECT_EQ(teach(budget, 0, 4, 128), 0);
   teach(budget, 1, 1, 1000);
-  EXPECT_GE(budget.most_places(), 3) << "the text has become easy";
+  EXPECT_GE(budget.most_places(0), 3) << "the text has become easy";
 }
 
 // With 16 requests on this curve a second row costs each as much as the first one, so even drafts
@@ -209,13 +241,17 @@ TEST(BatchBudgetTest, NeverDraftsWhereNotEvenAcceptedDraftsPay) {
 TEST(BatchBudgetTest, BeginsNoStepWithMoreThanWasPlanned) {
   BatchBudget budget = budget_for(0.01);
   teach(budget, 1, 16, 1);
-  ASSERT_EQ(budget.most_places(), 0);
+  ASSERT_EQ(budget.most_places(0), 0);
   budget.begin(1);
-  EXPECT_EQ(budget.most_places(), 0);
+  EXPECT_EQ(budget.most_places(0), 0);
   teach(budget, 1, 1, 1);
-  ASSERT_GT(budget.most_places(), 0);
+  ASSERT_EQ(budget.most_places(0), 1) << "a try";
   budget.begin(16);
-  EXPECT_EQ(budget.most_places(), 0) << "less is possible at once";
+  EXPECT_EQ(budget.most_places(0), 0) << "less is possible at once";
+  teach(budget, 0.9, 1, 10);
+  ASSERT_GT(budget.most_places(0), 1);
+  budget.begin(16);
+  EXPECT_EQ(budget.most_places(0), 0);
 }
 
 // Heads catch up before their first draft: one draft that is always accepted does not pay for that.
@@ -228,17 +264,17 @@ TEST(BatchBudgetTest, CountsWhatTheFirstDraftCosts) {
 TEST(BatchBudgetTest, AsksForTheSurvivalThatTheCheapestRowNeeds) {
   BatchBudget budget = budget_for(0.01);
   teach(budget, 0.9, 8, 50);
-  const double needed = budget.rate(budget.most_places()) * curve().of_next_row(8);
+  const double needed = budget.rate(budget.most_places(1)) * curve().of_next_row(8);
   EXPECT_NEAR(budget.least_survival(), needed, 0.05 * needed);
   BatchBudget fixed(5, 4);
   teach(fixed, 0, 8, 50);
-  EXPECT_EQ(fixed.most_places(), 4) << "a fixed budget stops nothing";
+  EXPECT_EQ(fixed.most_places(1), 4) << "a fixed budget stops nothing";
   EXPECT_EQ(fixed.least_survival(), 0);
 }
 
 TEST(BatchBudgetTest, CountsPlacesAndRows) {
   BatchBudget budget(3, 4);
-  const BatchBudget::Outcome first[] = {{4, 2, 1}, {3, 1, 1}}, second[] = {{1, 1, 0}};
+  const BatchBudget::Outcome first[] = {{0, 4, 2, 1}, {1, 3, 1, 1}}, second[] = {{0, 1, 1, 0}};
   budget.learn(first);
   budget.learn(second);
   budget.learn({});
