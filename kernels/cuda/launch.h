@@ -40,6 +40,7 @@ struct LaunchStream {
   const char* file;
   int line;
   bool early = false;
+  unsigned cluster = 1;
 };
 
 // For kernels that call await_kernels_before() (early.h).
@@ -47,6 +48,14 @@ inline LaunchStream early(cudaStream_t stream, const char* file = __builtin_FILE
                           int line = __builtin_LINE()) {
   LaunchStream at(stream, file, line);
   at.early = true;
+  return at;
+}
+
+// In clusters of `blocks` neighbours along x, which run at the same time (cluster.h).
+inline LaunchStream in_clusters(unsigned blocks, cudaStream_t stream,
+                                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+  LaunchStream at(stream, file, line);
+  at.cluster = blocks;
   return at;
 }
 
@@ -69,18 +78,24 @@ inline LaunchStream early(cudaStream_t stream, const char* file = __builtin_FILE
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
             LaunchStream at, std::type_identity_t<Parameters>... arguments) {
+  const bool begins_before = at.early && begins_early(reinterpret_cast<const void*>(kernel));
 #ifdef SPECDEC_EMULATED
-  if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes)) {
-    emulation::enqueue_launch(at.stream,
-                              {grid, block, shared_bytes, [=] { kernel(arguments...); },
-                               at.early && begins_early(reinterpret_cast<const void*>(kernel)),
-                               emulation::shared_limit(reinterpret_cast<const void*>(kernel))});
+  if (emulation::can_launch(reinterpret_cast<const void*>(kernel), grid, block, shared_bytes,
+                            at.cluster)) {
+    emulation::enqueue_launch(
+        at.stream, {grid, block, shared_bytes, [=] { kernel(arguments...); }, begins_before,
+                    emulation::shared_limit(reinterpret_cast<const void*>(kernel)), at.cluster});
   }
 #else
-  if (at.early && begins_early(reinterpret_cast<const void*>(kernel))) {
+  if (begins_before || at.cluster != 1) {
     cudaLaunchAttribute attribute{};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    if (begins_before) {
+      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+      attribute.val.programmaticStreamSerializationAllowed = 1;
+    } else {
+      attribute.id = cudaLaunchAttributeClusterDimension;
+      attribute.val.clusterDim = {at.cluster, 1, 1};
+    }
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = block;

@@ -24,8 +24,9 @@ namespace {
 
 constexpr std::size_t kPage = 4096;
 
-alignas(1024) char dynamic_memory[kSharedBytesOptin];
-char* stacks = nullptr;
+alignas(1024) char dynamic_memories[kMostOfCluster][kSharedBytesOptin];  // by rank
+static_assert(kSharedBytesOptin % 1024 == 0);
+std::array<char*, kBlocks> stacks{};  // of each block; null: not reserved
 
 // Null if there is no room.
 char* map(char* at, std::size_t bytes, int flags) {
@@ -34,13 +35,18 @@ char* map(char* at, std::size_t bytes, int flags) {
   return memory == MAP_FAILED ? nullptr : static_cast<char*>(memory);
 }
 
+bool reserve(unsigned block) {
+  if (stacks[block] == nullptr) stacks[block] = map(nullptr, kMaxThreads * Fiber::kStackBytes, 0);
+  return stacks[block] != nullptr;
+}
+
 // Makes memory fresh: fills it with NaNs, and makes ThreadSanitizer forget earlier accesses. Its
 // only call for that is meant for the heap of a Java virtual machine.
 void start_anew(char* begin, std::size_t bytes) {
   if (bytes == 0) return;
   IF_TSAN(static const bool once =
               (__tsan_java_init(std::min(reinterpret_cast<std::uintptr_t>(__start_cuda_shared),
-                                         reinterpret_cast<std::uintptr_t>(dynamic_memory)) &
+                                         reinterpret_cast<std::uintptr_t>(dynamic_memories)) &
                                     ~std::uintptr_t{7},
                                 1ul << 30),
                true);
@@ -52,15 +58,19 @@ void start_anew(char* begin, std::size_t bytes) {
 
 }  // namespace
 
-char* stack(unsigned thread) { return stacks + thread * Fiber::kStackBytes; }
+char* stack(unsigned thread) {
+  return stacks[thread / kMaxThreads] + thread % kMaxThreads * Fiber::kStackBytes;
+}
 
 bool reserve_stacks() {
-  if (stacks == nullptr) stacks = map(nullptr, kBlocks * kMaxThreads * Fiber::kStackBytes, 0);
-  return stacks != nullptr;
+  for (unsigned block = 0; block < kKernels; ++block) {
+    if (!reserve(block)) return false;
+  }
+  return true;
 }
 
 void map_stacks(unsigned first, unsigned count) {
-  if (!reserve_stacks()) {
+  if (!reserve(first / kMaxThreads)) {
     std::perror("CUDA emulation: no memory for the threads' stacks");
     std::abort();
   }
@@ -74,10 +84,18 @@ void map_stacks(unsigned first, unsigned count) {
 
 void start_shared_memory(std::size_t dynamic_bytes) {
   start_anew(__start_cuda_shared, __stop_cuda_shared - __start_cuda_shared);
-  IF_ASAN(__asan_unpoison_memory_region(dynamic_memory, sizeof dynamic_memory);)
-  start_anew(dynamic_memory, dynamic_bytes);
-  IF_ASAN(__asan_poison_memory_region(dynamic_memory + dynamic_bytes,
-                                      sizeof dynamic_memory - dynamic_bytes);)
+  auto& memory = dynamic_memories[rank_in_cluster()];
+  IF_ASAN(__asan_unpoison_memory_region(memory, sizeof memory);)
+  start_anew(memory, dynamic_bytes);
+  IF_ASAN(__asan_poison_memory_region(memory + dynamic_bytes, sizeof memory - dynamic_bytes);)
+}
+
+bool dynamic_memory_is_fresh(std::size_t dynamic_bytes) {
+  const char* const memory = dynamic_memories[rank_in_cluster()];
+  return std::all_of(memory, memory + dynamic_bytes, [](char byte) { return byte == '\xff'; });
+}
+void refresh_dynamic_memory(std::size_t dynamic_bytes) {
+  std::memset(dynamic_memories[rank_in_cluster()], 0xff, dynamic_bytes);
 }
 
 std::size_t static_shared_bytes() { return __stop_cuda_shared - __start_cuda_shared; }
@@ -92,6 +110,15 @@ std::size_t written_static_shared_bytes() {
   return written;
 }
 
-void* dynamic_shared_memory() { return dynamic_memory; }
+void* dynamic_shared_memory() { return dynamic_memories[rank_in_cluster()]; }
+void* in_block(unsigned rank, const void* address, CallSite site) {
+  if (rank >= blocks_of_cluster()) fail("the cluster has no block of this rank", site);
+  const std::size_t offset =
+      static_cast<const char*>(address) - dynamic_memories[rank_in_cluster()];
+  if (offset >= kSharedBytesOptin) {
+    fail("only dynamic shared memory of the block itself can be mapped to another one", site);
+  }
+  return dynamic_memories[rank] + offset;
+}
 
 }  // namespace specdec::emulation

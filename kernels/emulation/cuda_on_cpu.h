@@ -9,6 +9,7 @@
 //   device_functions.h   functions of a single thread
 //   atomics.h            atomicAdd, ...
 //   collectives.h        functions of several threads: __syncthreads, shuffles, votes
+//   cluster_group.h      several blocks that run together
 //   tensor_cores.h       the tensor cores' product of two tiles, and how they add
 //   shared_barriers.h    barriers in shared memory, and copies of boxes
 //   tensor_map.h         the matrices of these copies
@@ -27,9 +28,10 @@
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 // Only one block runs at a time, so the shared memory of a block can be ordinary static variables.
-// They have their own section, which is filled with NaNs before each block. There are two
-// exceptions: g++ 12 ignores the section in templates, and its AddressSanitizer does not check
-// variables that have a section.
+// (Blocks of a cluster run together: they use dynamic shared memory alone.) Static variables have
+// their own section, which is filled with NaNs before each block. There are two exceptions: g++ 12
+// ignores the section in templates, and its AddressSanitizer does not check variables that have a
+// section.
 #ifdef __SANITIZE_ADDRESS__
 #define __shared__ static
 #else
@@ -38,6 +40,7 @@
 // [end snippet keywords]
 
 #include "kernels/emulation/atomics.h"
+#include "kernels/emulation/cluster_group.h"
 #include "kernels/emulation/collectives.h"
 #include "kernels/emulation/copy_queue.h"
 #include "kernels/emulation/device_functions.h"

@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "kernels/emulation/block_memory.h"
 #include "kernels/emulation/scheduler.h"
 #include "kernels/emulation/streams.h"
 
@@ -102,6 +103,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureInvalidated";
     case cudaErrorStreamCaptureUnmatched:
       return "cudaErrorStreamCaptureUnmatched";
+    case cudaErrorInvalidClusterSize:
+      return "cudaErrorInvalidClusterSize";
   }
   return "unrecognized error code";
 }
@@ -128,6 +131,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "operation failed due to a previous error during capture";
     case cudaErrorStreamCaptureUnmatched:
       return "the capture was not initiated in this stream";
+    case cudaErrorInvalidClusterSize:
+      return "cluster misconfiguration";
   }
   return "unrecognized error code";
 }
@@ -265,7 +270,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 
 namespace specdec::emulation {
 
-bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes) {
+bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
+                unsigned cluster) {
   const auto allowed = allowed_shared_bytes().find(kernel);
   const std::size_t most = allowed == allowed_shared_bytes().end() ? kSharedBytes : allowed->second;
   const bool good_grid = grid.x >= 1 && grid.y >= 1 && grid.z >= 1 && grid.x <= 0x7fffffff &&
@@ -273,7 +279,9 @@ bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_by
   const bool good_block = block.x >= 1 && block.y >= 1 && block.z >= 1 && block.x <= kMaxThreads &&
                           block.y <= kMaxThreads && block.z <= 64 &&
                           block.x * block.y * block.z <= kMaxThreads;
+  const bool good_cluster = cluster >= 1 && cluster <= kMostOfCluster && grid.x % cluster == 0;
   cudaError_t error = cudaSuccess;
+  if (!good_cluster) error = cudaErrorInvalidClusterSize;
   if (shared_bytes > most) error = cudaErrorInvalidValue;
   if (!good_grid || !good_block) error = cudaErrorInvalidConfiguration;
   if (error != cudaSuccess) failed(error);

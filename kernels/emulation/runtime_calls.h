@@ -16,6 +16,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorStreamCaptureUnmatched = 902,
+  cudaErrorInvalidClusterSize = 912,
 };
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
@@ -132,7 +133,9 @@ namespace specdec::emulation {
 constexpr std::size_t kSharedBytes = 48 << 10, kSharedBytesOptin = 227 << 10;
 
 // Whether a GPU of compute capability 9.0 would accept the launch; if not, sets cudaGetLastError().
-bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes);
+// cluster: blocks along x.
+bool can_launch(const void* kernel, dim3 grid, dim3 block, std::size_t shared_bytes,
+                unsigned cluster = 1);
 // The most bytes of static and dynamic shared memory together.
 std::size_t shared_limit(const void* kernel);
 

@@ -5,13 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <span>
+#include <utility>
 
+#include "kernels/emulation/block.h"
 #include "kernels/emulation/block_memory.h"
-#include "kernels/emulation/fibers.h"
-#include "kernels/emulation/runtime_calls.h"
 #include "kernels/emulation/sanitizers.h"
 #include "kernels/emulation/shared_barriers.h"
-#include "kernels/emulation/thread_order.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -19,64 +19,42 @@ dim3 blockDim, gridDim;
 namespace specdec::emulation {
 namespace {
 
-enum class State { kReady, kAtBarrier, kAtCollective, kAtGridBefore, kAtObject, kEnded };
-
-constexpr CallSite kEntry{"the kernel's entry", 0};
-
-struct Thread {
-  Fiber fiber;
-  uint3 index;
-  State state;
-  bool lets_next_begin;
-  CallSite site = kEntry;  // the last barrier or collective reached
-  // The collective that the thread is in.
-  const void* object;  // that the thread waits for
-  unsigned mask;
-  Answer answer;
-  int number;
-  std::uint64_t result;
-};
-
-struct Warp {
-  LaneValues brought;
-  unsigned arrived, ended;  // lanes, as bits
-  char* token;
-};
-
-// A block and its kernel. Everything is static, like the blocks' shared memory, because only one
-// block runs at a time.
-struct Block {
-  std::array<Thread, kMaxThreads> threads;
-  std::array<Warp, kMaxThreads / kLanes> warps;
-  ThreadOrder order;
-  unsigned thread_count, live_count;  // live: not ended
-  unsigned at_barrier_count;
-  unsigned running;  // the thread that runs
-  char* barrier_token;
-  const Launch* launch = nullptr;  // null: unused
-  bool early = false;              // the previous kernel has not ended
-};
-
-// A kernel may begin before the previous one has ended, and so may the kernel after it.
+// The first blocks of kKernels kernels, because a kernel may begin before the previous one has
+// ended, and so may the kernel after it. Then the other blocks of a cluster.
 std::array<Block, kBlocks> blocks;
-Block* now = &blocks[0];  // the one that runs
+const std::span<Block> first_blocks(blocks.data(), kKernels);
 Fiber host;
 std::mutex one_at_a_time;
 
 std::array<char, 1 << 16> tokens;
 [[maybe_unused]] char end_of_grid;
 
-// ---- whose turn it is
+}  // namespace
 
-Thread& self() { return now->threads[now->running]; }
+Block* now = &blocks[0];
+Cluster cluster;
+
+namespace {
+
+// ---- whose turn it is
 
 void take_turn(unsigned thread) {
   now->running = thread;
   threadIdx = self().index;
 }
 bool can_run(unsigned thread) { return now->threads[thread].state == State::kReady; }
+bool has_ready(unsigned rank) {
+  const Block& block = *cluster.blocks[rank];
+  return std::any_of(block.threads.begin(), block.threads.begin() + block.thread_count,
+                     [](const Thread& thread) { return thread.state == State::kReady; });
+}
+void enter(unsigned rank) {
+  now = cluster.blocks[rank];
+  blockIdx = now->index;
+}
 
 [[noreturn]] void report_deadlock() {
+  while (now->live_count == 0) enter((now->rank + 1) % cluster.size);
   const auto waiting =
       std::find_if(now->threads.begin(), now->threads.end(),
                    [](const Thread& thread) { return thread.state != State::kEnded; });
@@ -86,35 +64,39 @@ bool can_run(unsigned thread) { return now->threads[thread].state == State::kRea
        waiting->site);
 }
 
+}  // namespace
+
 // [snippet yield]
 // The running thread passes its turn to the next one that can run. If it waits for its warp, that
-// is one of the warp if possible: so a warp may be far ahead of the others, as on a GPU. If all
-// have ended, or none can continue until the previous kernel ends, control passes to the host.
+// is one of the warp if possible: so a warp may be far ahead of the others, as on a GPU. If no
+// thread of the block can run, another block of the cluster does. If all have ended, or none can
+// continue until the previous kernel ends, control passes to the host.
 void yield() {
   Thread& me = self();
   const bool ended = me.state == State::kEnded;
-  if (now->live_count == 0) return me.fiber.switch_to(host, ended);
+  if (cluster.live_count == 0) return me.fiber.switch_to(host, ended);
   unsigned next = now->running;
   if (me.state == State::kAtCollective) next = now->order.next_in_warp(now->running, can_run);
   if (next == now->running) next = now->order.next(now->running, can_run);
-  if (next != now->running) {
-    take_turn(next);
-    return me.fiber.switch_to(self().fiber, ended);
+  if (next == now->running) {
+    const unsigned rank = cluster.order.next(now->rank, has_ready);
+    if (rank == now->rank && now->early) return me.fiber.switch_to(host, ended);
+    if (rank == now->rank) report_deadlock();
+    enter(rank);
+    next = now->order.first(can_run);
   }
-  if (now->early) return me.fiber.switch_to(host, ended);
-  report_deadlock();
+  take_turn(next);
+  me.fiber.switch_to(self().fiber, ended);
 }
 // [end snippet yield]
 
-// [snippet barrier]
+namespace {
+
 void release_barrier() {
   now->at_barrier_count = 0;
   now->barrier_token = new_token();
-  for (unsigned i = 0; i < now->thread_count; ++i) {
-    if (now->threads[i].state == State::kAtBarrier) now->threads[i].state = State::kReady;
-  }
+  make_ready(*now, State::kAtBarrier);
 }
-// [end snippet barrier]
 
 // All waiting threads wait at the same line, so checking the first one is enough.
 void check_same_barrier(CallSite site) {
@@ -160,23 +142,30 @@ void answer_lanes(Warp& warp, unsigned mask, CallSite site) {
 // The body of every fiber.
 void thread_main() {
   self().fiber.entered();
+  if (cluster.size > 1) begin_in_cluster();
   now->launch->kernel();
   if (now->early) fail("a thread has ended without waiting for the kernel before this one", kEntry);
+  if (cluster.size > 1) end_in_cluster();
   IF_TSAN(__tsan_release(&end_of_grid);)
   self().state = State::kEnded;
   now->warps[now->running / kLanes].ended |= 1u << lane();
   --now->live_count;
+  --cluster.live_count;
   if (now->live_count > 0 && now->at_barrier_count == now->live_count) release_barrier();
+  if (cluster.live_count > 0 && cluster.at_barrier_count == cluster.live_count) release_cluster();
   yield();  // for good
 }
 
 void start_threads() {
   now->order.start(now->thread_count);
-  const unsigned first_stack = static_cast<unsigned>(now - blocks.data()) * kMaxThreads;
+  const unsigned first_stack = running_block() * kMaxThreads;
   map_stacks(first_stack, now->thread_count);
   now->live_count = now->thread_count;
   now->at_barrier_count = 0;
   now->barrier_token = new_token();
+  now->begun = false;
+  now->begin_token = new_token();
+  now->end_token = new_token();
   forget_barriers();
   for (Warp& warp : now->warps) warp = {{}, 0, 0, new_token()};
   for (unsigned i = 0; i < now->thread_count; ++i) {
@@ -189,17 +178,39 @@ void start_threads() {
   }
 }
 
-// Runs until all threads have ended, or wait for the previous kernel.
+// Runs until all threads of the cluster have ended, or wait for the previous kernel.
 void run_threads() {
+  cluster.order.start(cluster.size);
+  cluster.live_count = 0;
+  for (unsigned rank = 0; rank < cluster.size; ++rank) {
+    cluster.live_count += cluster.blocks[rank]->live_count;
+  }
+  cluster.at_barrier_count = 0;
+  cluster.barrier_token = new_token();
+  enter(cluster.order.first(has_ready));
   take_turn(now->order.first(can_run));
   host.switch_to(self().fiber);
 }
 
-// Makes `block` the one that runs, as part of the launch.
-void enter(Block& block, const Launch& launch) {
-  now = &block;
-  now->launch = &launch;
-  now->thread_count = launch.block.x * launch.block.y * launch.block.z;
+// Calls visit() in each block of the cluster.
+template <typename Visit>
+void in_each_block(const Visit& visit) {
+  for (unsigned rank = 0; rank < cluster.size; ++rank) {
+    enter(rank);
+    visit();
+  }
+}
+
+// Makes the blocks of the launch those that run: `first`, and the other blocks of a cluster.
+void gather(Block& first, const Launch& launch) {
+  cluster.size = launch.cluster;
+  for (unsigned rank = 0; rank < cluster.size; ++rank) {
+    Block& block = rank == 0 ? first : blocks[kKernels + rank - 1];
+    block.rank = rank;
+    block.launch = &launch;
+    block.thread_count = launch.block.x * launch.block.y * launch.block.z;
+    cluster.blocks[rank] = &block;
+  }
   gridDim = launch.grid;
   blockDim = launch.block;
   host.adopt_host();
@@ -207,29 +218,39 @@ void enter(Block& block, const Launch& launch) {
 
 // The block that has begun early for this launch, or null.
 Block* begun(const Launch& launch) {
-  const auto found = std::ranges::find(blocks, &launch, &Block::launch);
-  return found != blocks.end() ? &*found : nullptr;
+  const auto found = std::ranges::find(first_blocks, &launch, &Block::launch);
+  return found != first_blocks.end() ? &*found : nullptr;
 }
 // REQUIRES: there is one.
-Block& free_block() { return *std::ranges::find(blocks, nullptr, &Block::launch); }
+Block& free_block() { return *std::ranges::find(first_blocks, nullptr, &Block::launch); }
 
-// CUDA refuses such a launch. Here it is known when a block has run.
+// CUDA refuses such a launch, or gives each block its own. Here it is known when a block has run.
 void check_shared_bytes() {
   const std::size_t dynamic_bytes = now->launch->shared_bytes, most = now->launch->shared_limit;
-  if (dynamic_bytes + static_shared_bytes() <= most) return;  // even with all kernels' together
-  if (dynamic_bytes + written_static_shared_bytes() > most) {
+  const bool in_cluster = cluster.size > 1;
+  if (!in_cluster && dynamic_bytes + static_shared_bytes() <= most) return;  // of all kernels
+  const std::size_t written = written_static_shared_bytes();
+  if (in_cluster && written > 0) {
+    fail("blocks of a cluster use static shared memory, which the emulation has only once", kEntry);
+  }
+  if (dynamic_bytes + written > most) {
     fail("static and dynamic shared memory together exceed the limit of a block", kEntry);
   }
 }
 
-// The threads that waited for the previous kernel may continue.
-void end_of_grid_before() {
-  now->early = false;
-  IF_TSAN(__tsan_release(&end_of_grid);)  // the host has filled shared memory
-  for (unsigned i = 0; i < now->thread_count; ++i) {
-    Thread& thread = now->threads[i];
-    if (thread.state == State::kAtGridBefore) thread.state = State::kReady;
+void start_block() {
+  start_shared_memory(now->launch->shared_bytes);
+  if (!std::exchange(now->early, false)) return start_threads();
+  IF_TSAN(__tsan_release(&end_of_grid);)   // the host has filled shared memory
+  make_ready(*now, State::kAtGridBefore);  // the previous kernel has ended
+}
+
+void check_end_of_block() {
+  if (cluster.size > 1 && !dynamic_memory_is_fresh(now->launch->shared_bytes)) {
+    fail("another block has written into this one's memory after it ended", kEntry);
   }
+  check_nothing_in_flight();
+  check_shared_bytes();
 }
 
 }  // namespace
@@ -309,11 +330,12 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // [snippet begin-early]
 bool begin_early(const Launch& next, const Launch& coming) {
   const std::lock_guard lock(one_at_a_time);
-  const auto free = std::ranges::count(blocks, nullptr, &Block::launch);
+  const auto free = std::ranges::count(first_blocks, nullptr, &Block::launch);
   const bool room = free > (begun(coming) == nullptr ? 1 : 0);  // `coming` needs a block, too
-  if (begun(next) != nullptr || !room) return false;
-  enter(free_block(), next);
-  blockIdx = {0, 0, 0};
+  if (begun(next) != nullptr || !room || next.cluster > 1) return false;
+  gather(free_block(), next);
+  cluster.blocks[0]->index = {0, 0, 0};
+  enter(0);
   now->early = true;
   start_threads();
   run_threads();
@@ -341,24 +363,18 @@ void wait_for_grid_before(CallSite site) {
 void run_grid(const Launch& launch) {
   const std::lock_guard lock(one_at_a_time);
   Block* const early = begun(launch);
-  enter(early != nullptr ? *early : free_block(), launch);
+  gather(early != nullptr ? *early : free_block(), launch);
   for (unsigned z = 0; z < launch.grid.z; ++z) {
     for (unsigned y = 0; y < launch.grid.y; ++y) {
-      for (unsigned x = 0; x < launch.grid.x; ++x) {
-        blockIdx = {x, y, z};
-        start_shared_memory(launch.shared_bytes);
-        if (now->early) {
-          end_of_grid_before();
-        } else {
-          start_threads();
-        }
+      for (unsigned x = 0; x < launch.grid.x; x += launch.cluster) {
+        for (unsigned i = 0; i < launch.cluster; ++i) cluster.blocks[i]->index = {x + i, y, z};
+        in_each_block(start_block);
         run_threads();
-        check_nothing_in_flight();
-        check_shared_bytes();
+        in_each_block(check_end_of_block);
       }
     }
   }
-  now->launch = nullptr;
+  cluster.blocks[0]->launch = nullptr;
   IF_TSAN(__tsan_acquire(&end_of_grid);)  // the host sees all that the kernel did
 }
 
@@ -368,12 +384,6 @@ void fail(const char* what, CallSite site) {
                "  thread (%u,%u,%u) of block (%u,%u,%u); the threads of this block:\n",
                site.file, site.line, what, threadIdx.x, threadIdx.y, threadIdx.z, blockIdx.x,
                blockIdx.y, blockIdx.z);
-  constexpr std::array kStates{"run; last at",
-                               "wait for the block at",
-                               "wait for their warp at",
-                               "wait for the kernel before at",
-                               "wait for a barrier in shared memory at",
-                               "have ended; last at"};
   for (unsigned i = 0, next; i < now->thread_count; i = next) {
     const Thread& thread = now->threads[i];
     for (next = i + 1; next < now->thread_count; ++next) {

@@ -14,10 +14,10 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 constexpr int warpSize = 32;
 
-// Runs grids on the CPU: one block after the other, and one thread of the block at a time. A thread
-// runs until it waits for other threads in a barrier or a collective; then the next one that can
-// run takes its turn. SPECDEC_THREAD_ORDER sets the order: forward (the default), reverse, or
-// random.
+// Runs grids on the CPU: one block after the other, or one cluster of blocks, and one thread of it
+// at a time. A thread runs until it waits for other threads in a barrier or a collective; then the
+// next one that can run takes its turn. SPECDEC_THREAD_ORDER sets the order: forward (the default),
+// reverse, or random.
 //
 // If a kernel reaches a state in which no GPU could continue, the program ends. Its report on
 // stderr names the source line and shows where each thread of the block is.
@@ -52,6 +52,7 @@ struct Launch {
   std::function<void()> kernel;  // the body of each thread
   bool programmatic = false;     // may begin before the previous kernel has ended
   std::size_t shared_limit = 0;  // of static and dynamic shared memory together
+  unsigned cluster = 1;          // blocks, neighbours along x, that run at the same time
 };
 
 void run_grid(const Launch& launch);
@@ -59,7 +60,7 @@ void run_grid(const Launch& launch);
 // Runs the part of a programmatic launch that a GPU may run before the kernels in front of it have
 // written anything: its first block, up to the point where it waits. Until then, the block uses no
 // shared memory. run_grid(next) continues with that block. Returns false if it has begun already,
-// or if there is no room for it. REQUIRES: run_grid(coming) comes next.
+// is in clusters, or if there is no room for it. REQUIRES: run_grid(coming) comes next.
 bool begin_early(const Launch& next, const Launch& coming);
 // Whether a launch that has begun early lets the next one begin, too: all threads of its block have
 // called let_next_begin() before they waited.
@@ -72,9 +73,13 @@ void wait_for_grid_before(CallSite site);
 
 // The dynamic shared memory of the running block, aligned to 1024 bytes.
 void* dynamic_shared_memory();
+// Where the cluster's block of this rank has what the running one has at `address`.
+void* in_block(unsigned rank, const void* address, CallSite site);
 
 // Returns when all threads of the block that have not ended have called it, from the same line.
 void sync_block(CallSite site);
+// The same for all blocks of the cluster.
+void sync_cluster(CallSite site);
 // Orders all accesses before it, in any thread of the grid, before all accesses after a later
 // fence.
 void thread_fence();
@@ -95,9 +100,10 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 // The running thread's number within its warp.
 int lane();
 
-// The running block's number among the kBlocks that may exist at a time: a kernel may begin before
-// the previous one has ended.
+// The running block's number among the kBlocks that may exist at a time.
 unsigned running_block();
+unsigned rank_in_cluster();  // of the running block
+unsigned blocks_of_cluster();
 
 // Each instance of a barrier has its own address for ThreadSanitizer. Every thread that passes it
 // releases its earlier writes, and acquires those of the others.

@@ -48,9 +48,9 @@ class Buffer {
 // What kernel(out) writes to out[0 .. size), which starts as `fill`.
 template <typename T>
 std::vector<T> run(void (*kernel)(T*), dim3 grid, dim3 block, std::size_t size, T fill = T{},
-                   std::size_t shared_bytes = 0) {
+                   std::size_t shared_bytes = 0, LaunchStream at = cudaStream_t{}) {
   const Buffer<T> out(std::vector<T>(size, fill));
-  launch(kernel, grid, block, shared_bytes, nullptr, out.data());
+  launch(kernel, grid, block, shared_bytes, at, out.data());
   return out.get();
 }
 
