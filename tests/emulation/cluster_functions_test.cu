@@ -77,12 +77,11 @@ TEST_F(Clusters, ReadAndWriteEachOthersMemory) {
 __global__ void some_end_early(int* out) {
   const auto cluster = this_cluster();
   int* const values = dynamic_shared<int>();
-  if (threadIdx.x >= 32 * (1 + cluster.block_rank())) return;
+  if (threadIdx.x >= 32) return;
   values[threadIdx.x] = 7;
-  if (cluster.block_rank() == 1) __syncthreads();
+  if (cluster.block_rank() == 0) __syncthreads();
   cluster.sync();
-  if (threadIdx.x < 32)
-    out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(values, 0)[threadIdx.x];
+  out[blockIdx.x * 32 + threadIdx.x] = cluster.map_shared_rank(values, 0)[threadIdx.x];
   cluster.sync();
 }
 
