@@ -63,6 +63,17 @@ void matmul_pipeline_then(Then then, ConstDeviceRows x, const CudaMatrix& weight
 bool can_run_matmul_tma();
 void matmul_tma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
+// One sum for `pieces` blocks, 1 to 8, with the bits of the pipeline. A lesson: the engine does not
+// call it. REQUIRES: can_run_matmul_split(), weights of type kBF16, up to 6,080 inputs per piece,
+// whose chains' sums fit into 48 KiB of shared memory.
+bool can_run_matmul_split();
+void matmul_split(int pieces, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                  cudaStream_t stream);
+// Each block adds its piece to y. With y: [T, N], the bits depend on which block comes first. With
+// y: [pieces T, N], each has rows of its own, and their sum has other bits than without pieces.
+void matmul_split_parts(int pieces, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                        cudaStream_t stream);
+
 // What the engine calls, for any number of rows: the pipeline if it can multiply the weights,
 // otherwise matmul_rows. (Splitting other weights into three parts, too, would take nine products
 // on tensor cores, and with few rows more instructions to split them than it saves multiply-adds.)
