@@ -24,8 +24,8 @@ VOCABULARY, KV_HEADS, CONTEXT = 128256, 8, 64
 # Attention, by head_dim and queries of a warp: clocks for four products of a score and for one position's values, as
 # test_listings.py prints them: one load at a time, and now.
 ATTENTION = {False: {128: {1: (57, 74), 2: (55, 58), 5: (80, 250)}, 64: {1: (57, 24), 3: (58, 77), 6: (88, 282)}},
-             True: {128: {1: (13.1, 11.9), 2: (25.3, 21.3), 5: (54.5, 48.5)},
-                    64: {1: (13.1, 11.8), 3: (38.5, 32.5), 6: (56.5, 53.5)}}}
+             True: {128: {1: (13.1, 12.0), 2: (25.3, 20.8), 5: (54.5, 47.0)},
+                    64: {1: (13.1, 11.6), 3: (38.5, 35.5), 6: (56.5, 50.5)}}}
 # Prefill: clocks that a warp takes for a chain of the tile of 128 x 64, by test_listings.py; multiply-adds of the tensor
 # cores per microsecond, by the data sheet; and the part of them that mma.sync reaches, which is assumed.
 PROMPT, CHAIN_OF_64_ROWS, TENSOR_CORES, BY_MMA = 512, 4 * 520, 494.5e6, 0.62

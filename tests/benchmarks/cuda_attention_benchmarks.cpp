@@ -14,10 +14,15 @@ struct Attention {
       : inputs(backend, heads, context, most_rows,
                copies_of(std::size_t{8} * static_cast<std::size_t>(context) *
                          static_cast<std::size_t>(heads.n_kv_heads * heads.head_dim))),
-        scratch(backend, attention_scratch(most_rows, heads, context)) {}
+        scratch(backend, attention_scratch(most_rows, heads, context)),
+        blocks_done(backend, static_cast<std::size_t>(most_rows * heads.n_heads)) {
+    const std::vector<unsigned> zeros(blocks_done.size(), 0);
+    backend.upload(zeros.data(), blocks_done.data(), zeros.size() * sizeof(unsigned));
+  }
 
   AttentionInputs inputs;
   DeviceArray<float> scratch;
+  DeviceArray<unsigned> blocks_done;
 };
 
 using Attend = void (*)(const Attention& attention, int rows, int copy);
@@ -35,7 +40,9 @@ void grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
 template <auto kernel>
 void by_pieces(const Attention& a, int rows, int copy) {
   kernel(a.inputs.q(rows), a.inputs.layer(copy), a.inputs.places(rows), a.inputs.heads(),
-         a.inputs.out(rows), std::span(a.scratch.data(), a.scratch.size()), nullptr);
+         a.inputs.out(rows),
+         {{a.scratch.data(), a.scratch.size()}, {a.blocks_done.data(), a.blocks_done.size()}},
+         nullptr);
 }
 
 struct Step {

@@ -275,6 +275,15 @@ TEST_F(AttentionKernel, FewBlocksHaveFewRows) {
   EXPECT_EQ(blocks_of(100, 8, 100, 1), 17u * 8u);  // 6 rows, and the last 4
   EXPECT_EQ(blocks_of(50, 8, 60, 2), (17u + 1u) * 8u);
 }
+
+// The last block of each group of queries combines their pieces.
+TEST_F(AttentionKernel, AContextInPiecesIsOneLaunch) {
+  TestNumbers numbers(57);
+  const Scene scene = make_scene(numbers, {6, 2, 64}, 16, {700, 20}, 5);
+  const emulation::Traffic before = emulation::traffic();
+  run(kSteps[4], scene);
+  EXPECT_EQ((emulation::traffic() - before).launches, 1u);
+}
 #endif
 
 // ---- a cache of bf16

@@ -23,13 +23,19 @@ void step(const Operands& o) {
   attention_kernel(o.q, o.cache, o.places, o.heads, o.out, nullptr);
 }
 
-// With scratch for a given number of rows, full of NaN.
+// With scratch for a given number of rows, full of NaN. The last block of each group leaves its
+// count at zero.
 template <auto attention_kernel, int rows>
 void step_with_scratch(const Operands& o) {
   const OnDevice<float> scratch(
       std::vector<float>(attention_scratch(rows, o.heads, o.places.context), kNan));
+  const std::vector<unsigned> zeros(static_cast<std::size_t>(rows * o.heads.n_heads), 0);
+  const OnDevice<unsigned> blocks_done(zeros);
   attention_kernel(o.q, o.cache, o.places, o.heads, o.out,
-                   {scratch.data(), attention_scratch(rows, o.heads, o.places.context)}, nullptr);
+                   {{scratch.data(), attention_scratch(rows, o.heads, o.places.context)},
+                    {blocks_done.data(), zeros.size()}},
+                   nullptr);
+  EXPECT_EQ(blocks_done.get(), zeros);
 }
 
 inline void of_backend(const Operands& o) {
@@ -56,7 +62,7 @@ void grouped(const Operands& o) {
 }
 template <int most_rows>
 void split_by(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-              const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+              const HeadShape& heads, DeviceRows out, const AttentionScratch& scratch,
               cudaStream_t stream) {
   attention_split(q, cache, places, heads, out, scratch, stream, most_rows);
 }

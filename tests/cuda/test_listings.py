@@ -30,7 +30,8 @@ HOT = [
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4Ef", 8, 128, 168),
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2ENS_8BFloat16E", 2, 128, 168),
     ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4ENS_8BFloat16E", 4, 128, 168),
-    ("attention/attention_4_split.cu", "combine_kernel", 20, 32, 64),
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi2Ef", 64, 32, 168),   # the last block combines
+    ("attention/attention_4_split.cu", "attention_piece_kernelILb1ELi4Ef", 64, 32, 168),
     ("argmax/argmax_2_block.cu", "argmax_block_kernel", 4, 128, 64),
     ("argmax/argmax_3_blocks.cu", "argmax_blocks_kernel", 4, 128, 64),
     ("matmul/matmul_4_rows.cu", "matmul_rows_kernelI13__nv_bfloat16Li1ELb1E", 6, 128, 128),

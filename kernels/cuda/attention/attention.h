@@ -34,20 +34,26 @@ void attention_grouped(ConstDeviceRows q, const KvLayer& cache, const RowPlaces&
                        const HeadShape& heads, DeviceRows out, cudaStream_t stream,
                        int most_rows = kRowsByBlocks);
 
+// Device memory for at least one row. If it has no room for all rows, they are computed in turns.
+struct AttentionScratch {
+  std::span<float> pieces;          // attention_scratch() of a row
+  std::span<unsigned> blocks_done;  // [H] of a row; zero between launches
+};
+
 // The same, with the context split into pieces, one block per piece (Flash-Decoding). REQUIRES:
-// places.context is above every position. scratch: device memory for at least one row
-// (attention_scratch). If it has no room for all rows, they are computed in turns.
+// places.context is above every position.
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-                     const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+                     const HeadShape& heads, DeviceRows out, const AttentionScratch& scratch,
                      cudaStream_t stream, int most_rows = kRowsByBlocks);
 
-// Floats of scratch for `rows` rows with positions below `context`.
+// Floats for the pieces of `rows` rows with positions below `context`, but at most 64 MiB if that
+// is enough for a row.
 std::size_t attention_scratch(int rows, const HeadShape& heads, int context);
 
 // What the engine calls: attention_split, except for wide heads and for contexts of one piece.
-// These get the same bits without scratch and a second kernel.
+// These get the same bits without scratch.
 void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-               const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+               const HeadShape& heads, DeviceRows out, const AttentionScratch& scratch,
                cudaStream_t stream);
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

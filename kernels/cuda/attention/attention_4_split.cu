@@ -1,17 +1,27 @@
 // Step 3 with the context in pieces of kAttentionPiece positions, one block each (Dao et al. 2023,
-// "Flash-Decoding"); a second kernel combines the pieces of each query. Pieces begin at multiples
-// of their size in every call, so a query's pieces and their order are always the same.
+// "Flash-Decoding"). The block that finishes last for a group of queries combines their pieces.
+// Pieces begin at multiples of their size in every call, so a query's pieces and their order are
+// always the same.
 //
 // Why 128: at one row and 4,096 cached positions, 8 key and value heads make 8 * 32 = 256 blocks,
 // about two for each multiprocessor of an H100, so one may load a tile of 32 KiB (D = 128) while
 // another computes. Pieces of 64 would double the intermediate data. That is (D + 2) floats per
 // query and piece, against 2 * 128 * D floats of keys and values per key and value head and piece:
 // 1 / 64 with 4 query heads per group and one row.
+//
+// The last block gives each warp a query at a time, and a lane has 64 loads in flight. A second
+// kernel with a block per query would spread this over the GPU, but it would cost a launch, about a
+// microsecond. Which is better, by estimates: with one row of Llama 3.2, a warp has one query, and
+// up to 32 pieces take two to four waits for L2 either way, so the launch is saved. With many
+// groups, many multiprocessors combine at the same time. Only for many queries and many pieces in
+// few groups is the last block slower: for 18 queries of 128 elements and 32 pieces it reads 300
+// KB, 2.5 microseconds at 64 bytes per clock.
 #include <algorithm>
 #include <climits>
 
 #include "kernels/cpu/require.h"
 #include "kernels/cuda/attention/attention_tiles.h"
+#include "kernels/cuda/last_block.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -20,10 +30,11 @@ constexpr std::size_t kMaxScratch = std::size_t{64} << 20 >> 2;  // floats: 64 M
 
 // The results of the pieces of each query, [rows * H, count].
 struct Pieces {
-  float* totals;       // [rows * H, count, D], not yet divided by the sum of weights
-  float* maxima;       // [rows * H, count]
-  float* weight_sums;  // [rows * H, count]
-  int count;           // of a query that reaches the end of the context
+  float* totals;          // [rows * H, count, D], not yet divided by the sum of weights
+  float* maxima;          // [rows * H, count]
+  float* weight_sums;     // [rows * H, count]
+  int count;              // of a query that reaches the end of the context
+  unsigned* blocks_done;  // [rows * H], of which a group has that of its first query
 
   __device__ std::ptrdiff_t index(int query, int piece) const {
     return std::ptrdiff_t{query} * count + piece;
@@ -36,16 +47,62 @@ std::size_t scratch_of_row(const HeadShape& heads, int context) {
   return std::ptrdiff_t{heads.n_heads} * pieces_of(context) * (heads.head_dim + 2);
 }
 
+// Adds a query's pieces in order, by one warp, scaled to their common maximum. Pieces from `count`
+// on, which are past the query's position, were never written. out: [D]
+template <int kColumns>
+__device__ void combine(const Pieces& pieces, int query, int count, int D, float* out) {
+  constexpr int kTogether = 64 / kColumns;  // pieces whose loads do not wait for each other
+  static_assert(kTogether <= kWarp);
+  const int lane = threadIdx.x % kWarp, last = count - 1;
+  const std::ptrdiff_t first_piece = pieces.index(query, 0);
+  const float *maxima = pieces.maxima + first_piece,
+              *weight_sums = pieces.weight_sums + first_piece;
+  float largest = -FLT_MAX;
+  for (int i = lane; i < count; i += kWarp) largest = fmaxf(largest, __ldcg(maxima + i));
+  const float maximum = warp_reduce(largest, MaxNumber());
+
+  float weight_sum = 0.0f, total[kColumns];
+  for (float& sum : total) sum = -0.0f;  // adding -0 changes no bit
+  for (int first = 0; first < count; first += kTogether) {
+    const int mine = min(first + lane, last);  // past the end, repeat the last piece
+    const float own_maximum = __ldcg(maxima + mine), own_weight_sum = __ldcg(weight_sums + mine);
+    float of_piece[kTogether][kColumns];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const float* totals = pieces.totals + (first_piece + min(first + i, last)) * D;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) {  // past the end, repeat the last element
+        of_piece[i][c] = __ldcg(totals + min(lane + c * kWarp, D - 1));
+      }
+    }
+    const float own_rescale = expf(own_maximum - maximum);
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const float rescale = __shfl_sync(kAllLanes, own_rescale, i);
+      const float weights = __shfl_sync(kAllLanes, own_weight_sum, i);
+      const bool counts = first + i < count;
+      weight_sum = counts ? fmaf(weights, rescale, weight_sum) : weight_sum;
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c)
+        total[c] = counts ? fmaf(of_piece[i][c], rescale, total[c]) : total[c];
+    }
+  }
+#pragma unroll
+  for (int c = 0; c < kColumns; ++c)
+    if (lane + c * kWarp < D) out[lane + c * kWarp] = total[c] / weight_sum;
+}
+
 template <bool kVectors, int kColumns, typename T>
 __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
-    attention_piece_kernel(AttentionInputs<T> in, Pieces pieces) {
+    attention_piece_kernel(AttentionInputs<T> in, Pieces pieces, DeviceRows out) {
   await_kernels_before();
   const BlockQueries block = queries_of_block<AttentionTile<kColumns, T>::kQueries>(in);
   const int piece = blockIdx.z, begin = piece * kAttentionPiece;
   if (block.rows == 0 || begin > block.last) return;
   const int thread = threadIdx.x, lane = thread % kWarp, D = in.heads.head_dim;
+  const auto query = [&](int i) { return block.row(i) * in.heads.n_heads + block.head(i); };
   const auto write = [&](int i, const RunningSoftmax<kColumns>& softmax) {
-    const std::ptrdiff_t at = pieces.index(block.row(i) * in.heads.n_heads + block.head(i), piece);
+    const std::ptrdiff_t at = pieces.index(query(i), piece);
     for (int c = 0; c < kColumns; ++c) {
       const int d = element_of<kColumns>(lane, c);
       if (d < D) pieces.totals[at * D + d] = softmax.total[c];
@@ -55,43 +112,13 @@ __global__ void __launch_bounds__(kBlockThreads, kBlocksAtOnce)
     pieces.weight_sums[at] = softmax.weight_sum;
   };
   attend<kVectors, kColumns>(in, block, begin, min(begin + kAttentionPiece, block.last + 1), write);
-}
 
-// A block for each query, and a thread for each of its elements: adds the query's pieces in order,
-// scaled to their common maximum. Pieces past the query's position were never written. Grid: rows,
-// heads.
-constexpr int kTogether = 8;  // pieces whose loads do not wait for each other
-__global__ void __launch_bounds__(kMaxHeadDim)
-    combine_kernel(Pieces pieces, const std::int32_t* positions, HeadShape heads, DeviceRows out) {
-  await_kernels_before();
-  const int d = threadIdx.x, t = blockIdx.x, h = blockIdx.y, D = heads.head_dim;
-  const int query = t * heads.n_heads + h, count = positions[t] / kAttentionPiece + 1;
-  float largest = -FLT_MAX;
-  for (int piece = d % kWarp; piece < count; piece += kWarp) {
-    largest = fmaxf(largest, pieces.maxima[pieces.index(query, piece)]);
+  const auto pieces_up_to = [](int position) { return position / kAttentionPiece + 1; };
+  if (!is_last_block(pieces.blocks_done[query(0)], pieces_up_to(block.last))) return;
+  for (int i = thread / kWarp; i < block.count(); i += kBlockWarps) {
+    combine<kColumns>(pieces, query(i), pieces_up_to(in.places.positions[block.row(i)]), D,
+                      row_of(out, block.row(i)) + block.head(i) * D);
   }
-  const float maximum = warp_reduce(largest, MaxNumber());
-
-  const float* const totals = pieces.totals + min(d, D - 1);  // past the end, repeat the last one
-  float weight_sum = 0.0f, total = -0.0f;                     // adding -0 changes no bit
-  for (int first = 0; first < count; first += kTogether) {
-    float maxima[kTogether], weight_sums[kTogether], of_piece[kTogether];
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {  // past the end, repeat the last piece
-      const std::ptrdiff_t at = pieces.index(query, min(first + i, count - 1));
-      maxima[i] = pieces.maxima[at];
-      weight_sums[i] = pieces.weight_sums[at];
-      of_piece[i] = totals[at * D];
-    }
-#pragma unroll
-    for (int i = 0; i < kTogether; ++i) {
-      const bool counts = first + i < count;
-      const float rescale = expf(maxima[i] - maximum);
-      weight_sum = counts ? fmaf(weight_sums[i], rescale, weight_sum) : weight_sum;
-      total = counts ? fmaf(of_piece[i], rescale, total) : total;
-    }
-  }
-  if (d < D) (row_of(out, t) + h * D)[d] = total / weight_sum;
 }
 
 }  // namespace
@@ -102,32 +129,32 @@ std::size_t attention_scratch(int rows, const HeadShape& heads, int context) {
 }
 
 void attention_split(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-                     const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+                     const HeadShape& heads, DeviceRows out, const AttentionScratch& scratch,
                      cudaStream_t stream, int most_rows) {
   const int pieces = pieces_of(places.context);
-  const int room =
-      std::min(scratch.size() / scratch_of_row(heads, places.context), std::size_t{INT_MAX});
+  const int room = std::min({scratch.pieces.size() / scratch_of_row(heads, places.context),
+                             scratch.blocks_done.size() / heads.n_heads, std::size_t{INT_MAX}});
   cpu::require(room > 0, "scratch for a row");
   for (int first = 0; first < q.rows; first += room) {
     const int rows = std::min(room, q.rows - first);
     const ConstDeviceRows queries = q.slice(first, rows);
     const RowPlaces of_queries = rows == q.rows ? places : places.from_row(first);
     const std::ptrdiff_t results = std::ptrdiff_t{rows} * heads.n_heads * pieces;
-    float* maxima = scratch.data() + results * heads.head_dim;
-    const Pieces all{scratch.data(), maxima, maxima + results, pieces};
+    float* maxima = scratch.pieces.data() + results * heads.head_dim;
+    const Pieces all{scratch.pieces.data(), maxima, maxima + results, pieces,
+                     scratch.blocks_done.data()};
     with_tile(cache, heads.head_dim, [&]<bool kVectors, int kColumns, typename T>(KvRows<T> kv) {
       const RowGroups groups(AttentionTile<kColumns, T>::kQueries, queries, of_queries, heads,
                              pieces, most_rows);
       launch(attention_piece_kernel<kVectors, kColumns, T>, groups.grid(), kBlockThreads, 0,
-             early(stream), AttentionInputs<T>{{queries, of_queries, heads, groups}, kv}, all);
+             early(stream), AttentionInputs<T>{{queries, of_queries, heads, groups}, kv}, all,
+             out.slice(first, rows));
     });
-    launch(combine_kernel, dim3(rows, heads.n_heads), blocks_for(heads.head_dim, kWarp) * kWarp, 0,
-           early(stream), all, of_queries.positions, heads, out.slice(first, rows));
   }
 }
 
 void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
-               const HeadShape& heads, DeviceRows out, std::span<float> scratch,
+               const HeadShape& heads, DeviceRows out, const AttentionScratch& scratch,
                cudaStream_t stream) {
   if (heads.head_dim > kMaxHeadDim) return attention_naive(q, cache, places, heads, out, stream);
   if (places.context <= kAttentionPiece) {

@@ -181,6 +181,7 @@ class CudaBackend final : public Backend {
     queue_.forget();
     attention_scratch_ = {};  // frees it before the larger one is allocated
     attention_scratch_ = DeviceArray<float>(*this, wanted);
+    if (attention_blocks_.size() == 0) attention_blocks_ = zeros<unsigned>(kAttentionBlocks);
   }
   void attention(ConstDeviceRows q, const KvLayer& cache, const RowPlaces& places,
                  const HeadShape& heads, DeviceRows out) override {
@@ -192,7 +193,9 @@ class CudaBackend final : public Backend {
       reserve_attention(q.rows, heads, known.context);
     }
     cuda::attention(q, cache, known, heads, out,
-                    {attention_scratch_.data(), attention_scratch_.size()}, stream());
+                    {{attention_scratch_.data(), attention_scratch_.size()},
+                     {attention_blocks_.data(), attention_blocks_.size()}},
+                    stream());
   }
   void fill(DeviceRows x, float value) override {
     if (x.rows > 0 && x.width > 0) cuda::fill(x, value, stream());
@@ -253,12 +256,20 @@ class CudaBackend final : public Backend {
     const std::size_t wanted = rows;
     if (wanted <= argmax_ids_.size()) return;
     argmax_ids_ = DeviceArray<std::int32_t>(*this, wanted);
-    argmax_keys_ = DeviceArray<unsigned long long>(*this, wanted);
-    argmax_blocks_ = DeviceArray<unsigned>(*this, wanted);
-    cuda_check(
-        cudaMemsetAsync(argmax_keys_.data(), 0, wanted * sizeof(unsigned long long), stream()));
-    cuda_check(cudaMemsetAsync(argmax_blocks_.data(), 0, wanted * sizeof(unsigned), stream()));
+    argmax_keys_ = zeros<unsigned long long>(wanted);
+    argmax_blocks_ = zeros<unsigned>(wanted);
   }
+
+  // For what kernels leave at zero.
+  template <typename T>
+  DeviceArray<T> zeros(std::size_t count) {
+    DeviceArray<T> array(*this, count);
+    cuda_check(cudaMemsetAsync(array.data(), 0, count * sizeof(T), stream()));
+    return array;
+  }
+
+  // Rows times query heads of a launch of attention, at most.
+  static constexpr std::size_t kAttentionBlocks = 64 << 10;
 
   OwnStream stream_;  // for all launches and copies
   GraphQueue queue_;
@@ -269,6 +280,7 @@ class CudaBackend final : public Backend {
   DeviceArray<unsigned long long> argmax_keys_;  // zero between launches, like argmax_blocks_
   DeviceArray<unsigned> argmax_blocks_;
   DeviceArray<float> attention_scratch_;  // never shrinks
+  DeviceArray<unsigned> attention_blocks_;
 };
 
 }  // namespace

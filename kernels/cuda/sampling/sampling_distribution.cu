@@ -39,7 +39,7 @@ __device__ void finish_sums(const Rows& rows, double sum, const Segment& segment
   double* sums = sums_of(rows);
   RowState& state = rows.states[row_number()];
   if (segment.first < rows.V && lane() == 0) sums[segment.index] = sum;
-  if (!is_last_block(state.blocks_done) || thread() >= kWarp) return;
+  if (!is_last_block(state.blocks_done, gridDim.x) || thread() >= kWarp) return;
   const double total = total_of(sums, rows.V);
   if (thread() == 0) {
     state.total = total;
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     sums[segment.index] = task.by == DrawBy::kInversion ? sum : most;
     ids_of(rows)[segment.index] = id;
   }
-  if (!is_last_block(state.blocks_done)) return;
+  if (!is_last_block(state.blocks_done, gridDim.x)) return;
   int token = 0;
   if (task.by != DrawBy::kInversion) {
     token = winner(sums, ids_of(rows), rows.V);

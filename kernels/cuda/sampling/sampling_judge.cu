@@ -52,7 +52,7 @@ __device__ void correct(const Rows& rows, const Rounds& rounds, int i, Verdict& 
   const Segment segment = own_segment(rows.V);
   const double sum = segment_sum(segment, weight);
   if (segment.first < rows.V && lane() == 0) sums[segment.index] = sum;
-  if (!is_last_block(round.blocks_done)) return;
+  if (!is_last_block(round.blocks_done, gridDim.x)) return;
   const double u = uniform(draft.seed, draft.position, kDrawResample);
   __shared__ int token;
   if (thread() < kWarp) {
@@ -107,7 +107,8 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   const Segment segment = own_segment(rows.V);
   const double sum = segment_sum(segment, [&](int t) { return fmin(p[t], draft.probs[t]); });
   if (segment.first < rows.V && lane() == 0) sums[segment.index] = sum;
-  if (!is_last_block(rounds.draft_states[row_number()].blocks_done) || thread() >= kWarp) return;
+  if (!is_last_block(rounds.draft_states[row_number()].blocks_done, gridDim.x) || thread() >= kWarp)
+    return;
   const double total = total_of(sums, rows.V);
   if (thread() == 0) overlap[row_number()] = total;
 }

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
   for (int b = thread(); b < kBins; b += threads()) {
     if (bins[b] > 0) atomicAdd(all_bins + b, bins[b]);
   }
-  if (!is_last_block(state.blocks_done)) return;
+  if (!is_last_block(state.blocks_done, gridDim.x)) return;
   for (int b = thread(); b < kBins; b += threads()) bins[b] = atomicExch(all_bins + b, 0ull);
   __syncthreads();
   if (thread() >= kWarp) return;
@@ -127,7 +127,7 @@ __global__ void __launch_bounds__(kMaxSamplingThreads, kSamplingBlocks)
     const bool listed = row.units(token) > 0 && row.bin(token) == bin;
     if (listed) candidates[atomicAdd(&state.candidates, 1)] = i;
   });
-  if (!is_last_block(state.blocks_done)) return;
+  if (!is_last_block(state.blocks_done, gridDim.x)) return;
   const auto candidate = [&](int j) { return __ldcg(candidates + j); };
   const auto key = [&](int j) { return key_of(row.scores[candidate(j)], candidate(j)); };
   const unsigned long long last =

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "kernels/cuda/argmax/argmax_keys.h"
+#include "kernels/cuda/last_block.h"
 #include "kernels/cuda/sampling/sampling_philox.h"
 #include "kernels/cuda/sampling/sampling_tasks.h"
 
@@ -88,24 +89,6 @@ __device__ double segment_sum(const Segment& segment, const Term& term) {
   for_tokens(segment, [&](int i) { sum += term(i); });
   return warp_sum(sum);
 }
-
-// [snippet last-block]
-// Whether all other blocks of the row have finished their writes before this call. No block waits:
-// the last one to arrive continues with what all have written. It reads that by __ldcg, because its
-// multiprocessor's own cache may hold stale data.
-template <typename Counter>
-__device__ bool is_last_block(Counter& blocks_done) {
-  __shared__ bool last;
-  __threadfence();
-  __syncthreads();
-  if (thread() == 0) {
-    last = atomicInc(&blocks_done, gridDim.x - 1) == gridDim.x - 1;
-    __threadfence();
-  }
-  __syncthreads();
-  return last;
-}
-// [end snippet last-block]
 
 // Where a running sum exceeds the mark.
 template <typename T>
