@@ -1,6 +1,7 @@
 #include "common/pass_plan.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <limits>
@@ -13,6 +14,11 @@ namespace {
 
 constexpr std::int32_t kNoTail = std::numeric_limits<std::int32_t>::max();  // see RowPlaces
 constexpr std::size_t kLeastUpload = 64;                                    // numbers
+
+// Of an upload. Rounded up, so that many passes copy the same number of bytes.
+std::size_t upload_bytes(std::size_t numbers) {
+  return std::bit_ceil(std::max(numbers, kLeastUpload)) * sizeof(std::int32_t);
+}
 
 }  // namespace
 
@@ -27,9 +33,7 @@ PassPlan::PassPlan(const KvCache& cache, int max_rows, int largest_context)
     list->reserve(max_rows);
   }
   const std::ptrdiff_t size = std::ptrdiff_t{7} * max_rows + n_pages;
-  lists_.reserve(size);
-  on_device_ = DeviceArray<std::int32_t>(cache.memory().backend(),
-                                         std::max<std::size_t>(size, kLeastUpload));
+  cache.memory().backend().parcel(upload_bytes(size));  // so that none needs more memory later
 }
 
 void PassPlan::clear() {
@@ -108,7 +112,6 @@ int PassPlan::context_bucket(int context) const {
   return std::max(context, std::min(rounded, largest_context_));
 }
 
-// A single copy, because a GPU waits for each one.
 PlanOnDevice PassPlan::upload(Backend& ops) {
   const bool has_tails = !tail_slots_.empty();
   if (has_tails) {
@@ -116,20 +119,17 @@ PlanOnDevice PassPlan::upload(Backend& ops) {
     tail_starts_.resize(rows());
   }
   // [snippet upload-plan]
-  lists_.clear();
-  for (const auto* list :
-       {&ids_, &wanted_, &hidden_, &positions_, &slots_, &table_starts_, &run_starts_,
-        &tail_firsts_, &tail_starts_, &tail_slots_, &page_tables_}) {
-    lists_.insert(lists_.end(), list->begin(), list->end());
-  }
-  if (on_device_.size() < lists_.size()) {
-    on_device_ = DeviceArray<std::int32_t>(cache_.memory().backend(), 2 * lists_.size());
-  }
-  // Rounded up, so that many passes copy the same number of bytes.
-  lists_.resize(std::min(std::bit_ceil(std::max(lists_.size(), kLeastUpload)), on_device_.size()));
-  ops.upload(lists_.data(), on_device_.data(), lists_.size() * sizeof(std::int32_t));
+  const std::array lists = {&ids_,         &wanted_,       &hidden_,     &positions_,
+                            &slots_,       &table_starts_, &run_starts_, &tail_firsts_,
+                            &tail_starts_, &tail_slots_,   &page_tables_};
+  std::size_t numbers = 0;
+  for (const auto* list : lists) numbers += list->size();
+  const Parcel parcel = ops.parcel(upload_bytes(numbers));
+  auto* to = reinterpret_cast<std::int32_t*>(parcel.host);
+  for (const auto* list : lists) to = std::ranges::copy(*list, to).out;
+  ops.send(upload_bytes(numbers));
 
-  const std::int32_t* next = on_device_.data();
+  const auto* next = reinterpret_cast<const std::int32_t*>(parcel.device);
   const auto take = [&](const std::vector<std::int32_t>& list) {
     return std::exchange(next, next + list.size());
   };

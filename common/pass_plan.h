@@ -18,7 +18,7 @@ struct PlanOnDevice {
 };
 
 // The rows of one pass: their tokens, positions, slots and page tables, in lists on the host that
-// go to the device in one copy. Every plan uses the same memory.
+// go to the device in one copy.
 class PassPlan {
  public:
   // max_rows: of a pass. largest_context: no position is above it.
@@ -41,7 +41,7 @@ class PassPlan {
   // Its logits are wanted.
   void add_chosen(SequenceId sequence);
 
-  // The plan on the device, valid until the next upload.
+  // The plan on the device, valid until a result comes back to the host, or until the next upload.
   PlanOnDevice upload(Backend& ops);
 
  private:
@@ -57,9 +57,6 @@ class PassPlan {
   std::vector<std::int32_t> run_starts_, page_tables_;
   std::vector<std::int32_t> tail_firsts_, tail_starts_;  // [T] if a row is a node of a tree
   std::vector<std::int32_t> tail_slots_;
-
-  std::vector<std::int32_t> lists_;      // all of the above, one after the other
-  DeviceArray<std::int32_t> on_device_;  // grows when a batch needs more
 };
 
 }  // namespace specdec

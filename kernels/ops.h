@@ -155,6 +155,13 @@ class Recorder {
   virtual void run(const Shape& shape, std::function<void()> operations) = 0;
 };
 
+// The two sides of memory that takes lists from the host to the device: the same, if the device's
+// memory is the host's. Aligned to 16 bytes.
+struct Parcel {
+  std::byte* host = nullptr;
+  std::byte* device = nullptr;
+};
+
 class Backend : public DeviceAllocator {
  public:
   // A description for people: "CPU, 2 threads, AVX-512".
@@ -168,6 +175,13 @@ class Backend : public DeviceAllocator {
   // may reuse the memory of an upload, or read that of a download.
   virtual void upload(const void* host, void* device, std::size_t bytes) = 0;
   virtual void download(const void* device, void* host, std::size_t bytes) = 0;
+  // Room for up to `bytes` bytes of lists, such as a pass's positions. The caller writes the first
+  // ones on the host's side, and calls send() before any other operation. Later operations find
+  // them on the device's side, until a result comes back to the host or, if the device's memory is
+  // the host's, until the next parcel. So a backend may send many parcels in one copy, before
+  // operations that were asked for earlier.
+  virtual Parcel parcel(std::size_t bytes) = 0;
+  virtual void send(std::size_t bytes) = 0;  // of the latest parcel
   // Device to device. REQUIRES: no overlap.
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
   // Whether matrices can be kQ4 and kQ8.

@@ -205,9 +205,9 @@ struct SamplerRoom {
   int levels = 0;      // of a tree
 };
 
-// Allocates all memory at construction. A call makes one copy to the device and at most one back,
-// and is finished when it returns, except choose_on_device(). The program aborts if sizes disagree
-// or exceed the room.
+// Allocates all memory at construction. A call sends one parcel to the device and makes at most one
+// copy back, and is finished when it returns, except choose_on_device(). The program aborts if
+// sizes disagree or exceed the room.
 class Sampler {
  public:
   virtual ~Sampler() = default;

@@ -51,6 +51,11 @@ void HostBackend::download(const void* device, void* host, std::size_t bytes) {
   if (bytes > 0) std::memcpy(host, device, bytes);
 }
 
+Parcel HostBackend::parcel(std::size_t bytes) {
+  if (parcel_.size() < bytes) parcel_.resize(bytes);
+  return {parcel_.data(), parcel_.data()};
+}
+
 void HostBackend::copy(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }

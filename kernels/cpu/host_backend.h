@@ -1,5 +1,6 @@
 #pragma once
 #include <span>
+#include <vector>
 
 #include "kernels/ops.h"
 
@@ -13,6 +14,8 @@ class HostBackend : public Backend {
   void deallocate(void* block) override;
   void upload(const void* host, void* device, std::size_t bytes) override;
   void download(const void* device, void* host, std::size_t bytes) override;
+  Parcel parcel(std::size_t bytes) override;
+  void send(std::size_t /*bytes*/) override {}
   void copy(const void* from, void* to, std::size_t bytes) override;
   bool loads_groups() const override { return true; }
 
@@ -24,6 +27,9 @@ class HostBackend : public Backend {
   // The C library's cosine and sine, once per pass.
   void rope_angles(const std::int32_t* positions, const float* frequencies, DeviceRows cosines,
                    DeviceRows sines) override;
+
+ private:
+  std::vector<std::byte> parcel_;  // never shrinks
 };
 
 // The shape of a stacked matrix. Aborts unless its parts agree and are complete.

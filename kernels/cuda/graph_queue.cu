@@ -41,10 +41,23 @@ void GraphQueue::add_copy(void* to, const void* from, std::size_t bytes, cudaMem
   add_few(graph_key(to, from, bytes), copy);
 }
 
+void GraphQueue::add_early_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (early_.bytes == 0) early_ = {to, from, 0};
+  early_.bytes += bytes;
+  if (!collects_) copy_early();
+}
+
+void GraphQueue::copy_early() {
+  const auto [to, from, bytes] = std::exchange(early_, {});
+  if (bytes > 0) cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, stream_));
+}
+
 // [snippet graph-run]
 void GraphQueue::submit() {
   if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
-  if (waiting_.empty() || submitting_) return;
+  if (submitting_) return;
+  copy_early();
+  if (waiting_.empty()) return;
   const std::vector<Item> items = std::exchange(waiting_, {});
   const Submitting submitting(submitting_);
   Key all;

@@ -49,6 +49,9 @@ class GraphQueue {
   // Adds a copy, which becomes part of a graph, so host memory must be pinned. If no operation is
   // waiting, the copy starts immediately.
   void add_copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind);
+  // Adds a copy to the device that precedes all operations that are waiting. REQUIRES: none of them
+  // uses its memory, which follows that of the early copy before it, if that is still waiting.
+  void add_early_copy(std::byte* to, const std::byte* from, std::size_t bytes);
 
   // Launches the added operations. Call it before any other use of the stream.
   void submit();
@@ -68,6 +71,11 @@ class GraphQueue {
     std::function<void()> operations;
     bool is_pass;  // worth a graph of its own
   };
+  struct EarlyCopy {
+    std::byte* to = nullptr;
+    const std::byte* from = nullptr;
+    std::size_t bytes = 0;
+  };
   struct Recorded {
     cudaGraphExec_t graph = nullptr;  // null: seen once
     std::size_t nodes = 0;
@@ -76,6 +84,7 @@ class GraphQueue {
   using Graphs = std::map<Key, Recorded>;
 
   void add(Key key, std::function<void()> operations, bool is_pass);
+  void copy_early();
   void run(const Key& key, const std::function<void()>& operations);
   void record(Recorded& recorded, const std::function<void()>& operations);
   void make_room(Graphs::const_iterator kept);
@@ -85,6 +94,7 @@ class GraphQueue {
   bool submitting_ = false;
   std::exception_ptr failure_;  // for the next submit()
   std::vector<Item> waiting_;
+  EarlyCopy early_;
   Graphs graphs_;
   std::size_t nodes_ = 0;
   std::uint64_t uses_ = 0;

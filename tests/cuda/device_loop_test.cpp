@@ -231,21 +231,21 @@ TEST_F(DeviceLoopTest, GraphsAndEarlyKernelsChangeNothing) {
   }
 }
 
-// Four rounds. The first one drafts after the prompt, the others after two tokens. So in the second
-// round, the draft loop is new, although four of its passes are known; the third round records it.
-// The second round records the verification. Each upload except the first is a node, and so is the
-// download.
+// Four rounds. In the first one, the prompt's parcels come before those of the drafts, so the
+// passes of the second round find theirs elsewhere, and are new. The third round records the draft
+// loop; the second records the verification. The download is a node; the parcels of all steps go in
+// one copy before the graph.
 TEST_F(DeviceLoopTest, GraphsHaveTheseNodes) {
   request_.max_new_tokens = 24;
   const Decoded run = decode_greedily(K, DraftOn::kDevice);
   ASSERT_EQ(run.rounds, 4);
-  const std::size_t pass = 19, loop = 5 * (pass + 1) + 4 + 1, verification = pass + 1 + 1;
-  EXPECT_EQ(run.graphs, 4u + 1 + 1);
-  EXPECT_EQ(run.graph_nodes, 4 * pass + loop + verification);
+  const std::size_t pass = 19, loop = 5 * (pass + 1) + 1, verification = pass + 1 + 1;
+  EXPECT_EQ(run.graphs, 1u + 1);
+  EXPECT_EQ(run.graph_nodes, loop + verification);
 }
 
-// All kernels of a pass except the first, which comes after an upload, and the argmax after the
-// pass.
+// All kernels that do not come after a copy: with graphs, all but the first of the draft loop and
+// of the verification.
 TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   request_.max_new_tokens = 24;
   set_graphs(false);
@@ -253,7 +253,7 @@ TEST_F(DeviceLoopTest, KernelsBeginEarly) {
   EXPECT_EQ(one_by_one.round.early, 6 * 19u);
   set_graphs(true);
   const Decoded recorded = decode_greedily(K, DraftOn::kDevice);
-  EXPECT_EQ(recorded.round.early, 6 * 19u);
+  EXPECT_EQ(recorded.round.early, 6 * 20u - 2);
   set_early(false);
   const Decoded in_order = decode_greedily(K, DraftOn::kDevice);
   EXPECT_EQ(in_order.round.early, 0u);

@@ -1,5 +1,6 @@
 // What is queued, what a recorder keeps, and when it forgets. device_loop_test, and all tests of
 // the engine on the emulation, check that its graphs compute the same as single launches.
+#include <cstring>
 #include <limits>
 #include <optional>
 
@@ -77,6 +78,56 @@ TEST_F(GraphRecorderTest, AGraphReachesFromWaitToWait) {
     EXPECT_EQ(asked.waits, 1u);
     EXPECT_EQ(to_host(*backend_, matrix(copied, 1, 4)), sent);
   }
+}
+
+// All parcels since the last wait are one copy, which is no node. Each has memory of its own until
+// a result comes back.
+TEST_F(GraphRecorderTest, ParcelsGoBeforeAllElse) {
+  constexpr int kParcels = 3, kBytes = 4 * sizeof(float);
+  DeviceArray<float> copied(*backend_, std::size_t{4} * kParcels);
+  for (int again = 0; again < 3; again++) {
+    SCOPED_TRACE(again);
+    const emulation::Traffic before = emulation::traffic();
+    std::vector<float> sent;
+    for (int i = 0; i < kParcels; i++) {
+      const Parcel parcel = backend_->parcel(kBytes);
+      const std::vector<float> numbers(4, static_cast<float>(10 * again + i));
+      std::memcpy(parcel.host, numbers.data(), kBytes);
+      backend_->send(kBytes);
+      sent.insert(sent.end(), numbers.begin(), numbers.end());
+      float* to = copied.data() + 4 * i;
+      recorder_->run({i, reinterpret_cast<std::intptr_t>(parcel.device)},
+                     [=, this] { backend_->copy(parcel.device, to, kBytes); });
+    }
+    emulation::Traffic asked = emulation::traffic() - before;
+    EXPECT_EQ(asked.graph_launches + asked.uploads, 0u) << "so far";
+    backend_->wait();
+    asked = emulation::traffic() - before;
+    EXPECT_EQ(asked.uploads, 1u);
+    EXPECT_EQ(asked.graph_launches, again == 0 ? 0u : 1u);
+    EXPECT_EQ(to_host(*backend_, matrix(copied, 1, 4 * kParcels)), sent);
+  }
+}
+
+// More than the memory for parcels holds: the host waits, and what was asked for is done.
+TEST_F(GraphRecorderTest, ParcelsNeedNoMoreMemoryThanThereIs) {
+  constexpr std::size_t kBytes = 100'000;
+  DeviceArray<std::byte> copied(*backend_, 8 * kBytes);
+  std::vector<std::byte> sent;
+  const emulation::Traffic before = emulation::traffic();
+  for (std::size_t i = 0; i < 8; i++) {
+    const Parcel parcel = backend_->parcel(kBytes);
+    std::memset(parcel.host, static_cast<int>(i), kBytes);
+    backend_->send(kBytes);
+    sent.insert(sent.end(), kBytes, static_cast<std::byte>(i));
+    std::byte* to = copied.data() + i * kBytes;
+    recorder_->run({100 + static_cast<std::int64_t>(i)},
+                   [=, this] { backend_->copy(parcel.device, to, kBytes); });
+  }
+  std::vector<std::byte> received(sent.size());
+  backend_->download(copied.data(), received.data(), received.size());
+  EXPECT_EQ(received, sent);
+  EXPECT_GT((emulation::traffic() - before).waits, 1u);
 }
 
 // Known passes are launched as graphs even if the operations around them are new.

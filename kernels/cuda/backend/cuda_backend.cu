@@ -78,6 +78,8 @@ class CudaBackend final : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     transfers_.download(device, host, bytes);
   }
+  Parcel parcel(std::size_t bytes) override { return transfers_.parcel(bytes); }
+  void send(std::size_t bytes) override { transfers_.send(bytes); }
   void copy(const void* from, void* to, std::size_t bytes) override {
     if (bytes == 0) return;
     cuda_check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream()));

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <new>
 
@@ -26,6 +27,7 @@ Transfers::Transfers(cudaStream_t stream, GraphQueue& queue) : stream_(stream), 
 }
 Transfers::~Transfers() {
   cudaFreeHost(pinned_);
+  free_parcels();
   for (const Large& large : large_) {
     if (large.pinned != nullptr) cudaFreeHost(large.pinned);
     if (large.done != nullptr) cudaEventDestroy(large.done);
@@ -71,6 +73,32 @@ void Transfers::upload_large(const void* host, void* device, std::size_t bytes) 
   }
 }
 
+Parcel Transfers::parcel(std::size_t bytes) {
+  if (bytes > parcel_bytes_ - parcels_used_) wait();
+  if (bytes > parcel_bytes_) {  // room for several of the largest
+    queue_.forget();
+    free_parcels();
+    const std::size_t room = std::bit_ceil(std::max(4 * bytes, kPinnedBytes));
+    check_memory(cudaMallocHost(&parcels_.host, room));
+    check_memory(cudaMalloc(&parcels_.device, room));
+    parcel_bytes_ = room;
+  }
+  return {parcels_.host + parcels_used_, parcels_.device + parcels_used_};
+}
+
+void Transfers::send(std::size_t bytes) {
+  const std::size_t at = parcels_used_;
+  parcels_used_ += (bytes + kParcelAlignment - 1) / kParcelAlignment * kParcelAlignment;
+  queue_.add_early_copy(parcels_.device + at, parcels_.host + at, parcels_used_ - at);
+}
+
+void Transfers::free_parcels() {
+  cudaFreeHost(parcels_.host);
+  cudaFree(parcels_.device);
+  parcels_ = {};
+  parcel_bytes_ = 0;
+}
+
 // Takes pinned memory for the next copy. If not enough is left, waits until all of it is free.
 std::byte* Transfers::take(std::size_t bytes) {
   if (used_ + bytes > kPinnedBytes) wait();
@@ -83,6 +111,7 @@ void Transfers::wait() {
   queue_.submit();
   cuda_check(cudaStreamSynchronize(stream_));
   used_ = 0;
+  parcels_used_ = 0;
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

@@ -71,13 +71,16 @@ CudaSampler::CudaSampler(Backend& backend, const SamplerRoom& room, cudaStream_t
       ids_(backend, segment_count(room)),
       bins_(backend, std::ptrdiff_t{room.rows} * kBins),
       own_tokens_(backend, room.rows),
-      tasks_(backend, task_bytes(room)),
-      results_(backend, result_bytes(room)) {
+      task_bytes_(task_bytes(room)),
+      results_on_host_(result_bytes(room)),
+      results_on_device_(backend, results_on_host_.size()) {
   path_.reserve(room.levels);
   require(room.vocab_size < 1 << 20, "a vocabulary of less than 2^20 tokens");
   const std::vector<unsigned long long> zeros(bins_.size(), 0);
   backend.upload(zeros.data(), bins_.data(), zeros.size() * sizeof zeros[0]);
-  results_.upload_zeros(backend);
+  // A download includes the gaps that no kernel writes.
+  backend.upload(results_on_host_.data(), results_on_device_.data(), results_on_host_.size());
+  begin_tasks();  // so that no call needs more memory
 }
 
 double* CudaSampler::own_probs(int row) const {
@@ -110,10 +113,10 @@ const std::int32_t* CudaSampler::send_history(const RowSampling& sampling,
 void CudaSampler::choose(ConstDeviceRows logits, std::span<const Choice> choices,
                          std::span<std::int32_t> tokens) {
   require(tokens.size() == choices.size(), "a token for each choice");
-  results_.clear();
+  begin_results();
   const auto chosen = results_.take<std::int32_t>(tokens.size());
   choose_on_device(logits, choices, chosen.device);
-  results_.download(backend_);
+  download_results();
   std::copy_n(chosen.host, tokens.size(), tokens.begin());
 }
 
@@ -122,7 +125,7 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
   require(logits.rows <= room_.rows, "rows within the sampler's room");
   require(int_size(choices) == logits.rows, "a choice for each row");
   if (logits.rows == 0) return;
-  tasks_.clear();
+  begin_tasks();
   const auto tasks = tasks_.take<RowTask>(choices.size());
   const auto draws = tasks_.take<DrawTask>(choices.size());
   const Rows rows = make_rows(tasks, logits.rows);
@@ -133,14 +136,14 @@ void CudaSampler::choose_on_device(ConstDeviceRows logits, std::span<const Choic
                  int_size(choice.sampling.history), choice.probs ? choice.probs : own_probs(r));
     draws.host[r] = {true, choice.by, choice.position, choice.seed, choice.purpose};
   }
-  tasks_.upload(backend_);
+  send_tasks();
   const Filters filters = filters_of(std::span(tasks.host, choices.size()));
   queue_.add_few(
       graph_key(user_, rows.tasks, rows.states, draws.device, rows.count, tokens, filters.key()),
       [=, this] { make_distributions(rows, filters, draws.device, tokens, stream_); });
 }
 
-Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, int count) {
+Rows CudaSampler::make_rows(const Pieces::Piece<RowTask>& tasks, int count) {
   const auto states = tasks_.take<RowState>(count);
   std::fill_n(states.host, count, RowState{});
   return {tasks.device,
@@ -151,8 +154,8 @@ Rows CudaSampler::make_rows(const Parcel::Piece<RowTask>& tasks, int count) {
 }
 
 void CudaSampler::add_round(const DraftedRound& round, int first_row,
-                            const Parcel::Piece<RowTask>& rows,
-                            const Parcel::Piece<DrawTask>& draws) {
+                            const Pieces::Piece<RowTask>& rows,
+                            const Pieces::Piece<DrawTask>& draws) {
   const std::int32_t* history = send_history(round.sampling, round.drafts);
   // The target's own tokens: the bonus, and those that some rules compare each draft with.
   const bool always = round.rule.accept == AcceptWhen::kOwnTokenMatches ||
@@ -175,8 +178,8 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
   require(row_count <= room_.rows && round_count <= room_.rounds,
           "rounds within the sampler's room");
   if (rounds.empty()) return;
-  tasks_.clear();
-  results_.clear();
+  begin_tasks();
+  begin_results();
   const auto row_tasks = tasks_.take<RowTask>(row_count);
   const auto draws = tasks_.take<DrawTask>(row_count);
   const auto drafts = tasks_.take<DraftTask>(draft_count);
@@ -198,7 +201,7 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
     }
     row += round.logits.rows;
   }
-  tasks_.upload(backend_);
+  send_tasks();
 
   const auto verdict = results_.take<Verdict>(rounds.size());
   const auto acceptance_prob = results_.take<double>(acceptance_probs.size());
@@ -215,7 +218,7 @@ void CudaSampler::judge(std::span<const DraftedRound> rounds, std::span<Verdict>
                      overlaps(rows, judged, verdict.device, acceptance_prob.device, stream_);
                    }
                  });
-  results_.download(backend_);
+  download_results();
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(acceptance_prob.host, acceptance_probs.size(), acceptance_probs.begin());
 }

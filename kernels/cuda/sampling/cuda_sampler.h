@@ -15,8 +15,8 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // Sampler (kernels/sampling.h) on the device. Allocates its memory at construction: 16 bytes for
-// each row and token of the vocabulary, and little else. A call makes one upload, 3 to 10 kernel
-// launches (sampling_tasks.h) and one download.
+// each row and token of the vocabulary, and little else. A call sends one parcel, and makes 3 to 10
+// kernel launches (sampling_tasks.h) and one download.
 class CudaSampler final : public Sampler {
  public:
   // Throws std::bad_alloc. The backend outlives the sampler, and owns the stream and its queue.
@@ -33,47 +33,47 @@ class CudaSampler final : public Sampler {
   void judge_trees(std::span<const DraftedTree> trees, std::span<TreeVerdict> verdicts,
                    std::span<TestedPlace> places) override;
 
-  static constexpr std::size_t kAlignment = 8;  // of all pieces of a parcel
+  static constexpr std::size_t kAlignment = 8;  // of all pieces
 
  private:
-  // Memory on the host and the device that one copy transfers. take() hands it out piece by piece.
-  class Parcel {
+  // Memory with two sides, which one copy transfers. take() hands it out piece by piece.
+  class Pieces {
    public:
-    Parcel(DeviceAllocator& allocator, std::size_t bytes)
-        : on_host_(bytes), on_device_(allocator, bytes) {}
-
     // The two sides of a piece.
     template <typename T>
     struct Piece {
       T* host;
       T* device;
     };
-    // Zeros the device's side of a new parcel: a download includes the gaps that no kernel writes.
-    void upload_zeros(Backend& to) const {
-      to.upload(on_host_.data(), on_device_.data(), on_host_.size());
+    void begin(Parcel memory, std::size_t bytes) {
+      memory_ = memory;
+      bytes_ = bytes;
+      used_ = 0;
     }
-    void clear() { used_ = 0; }
     template <typename T>
     Piece<T> take(std::size_t count) {
       static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= kAlignment);
       const std::size_t at = used_;
       used_ += (count * sizeof(T) + kAlignment - 1) / kAlignment * kAlignment;
-      cpu::require(used_ <= on_host_.size(), "a call within the sampler's room");
-      return {reinterpret_cast<T*>(on_host_.data() + at),
-              reinterpret_cast<T*>(on_device_.data() + at)};
+      cpu::require(used_ <= bytes_, "a call within the sampler's room");
+      return {reinterpret_cast<T*>(memory_.host + at), reinterpret_cast<T*>(memory_.device + at)};
     }
-    // Rounds the size up, so that many calls make the same copy although histories grow.
-    void upload(Backend& to) const {
-      const std::size_t bytes = std::min(std::bit_ceil(used_), on_host_.size());
-      to.upload(on_host_.data(), on_device_.data(), bytes);
-    }
-    void download(Backend& from) { from.download(on_device_.data(), on_host_.data(), used_); }
+    std::size_t used() const { return used_; }
 
    private:
-    std::vector<std::byte> on_host_;
-    DeviceArray<std::byte> on_device_;
-    std::size_t used_ = 0;
+    Parcel memory_;
+    std::size_t bytes_ = 0, used_ = 0;
   };
+
+  void begin_tasks() { tasks_.begin(backend_.parcel(task_bytes_), task_bytes_); }
+  // Rounds the size up, so that many calls make the same copy although histories grow.
+  void send_tasks() { backend_.send(std::min(std::bit_ceil(tasks_.used()), task_bytes_)); }
+  void begin_results() {
+    results_.begin({results_on_host_.data(), results_on_device_.data()}, results_on_host_.size());
+  }
+  void download_results() {
+    backend_.download(results_on_device_.data(), results_on_host_.data(), results_.used());
+  }
 
   double* own_probs(int row) const;
   // A row of logits after a history of `size` tokens.
@@ -89,10 +89,10 @@ class CudaSampler final : public Sampler {
   void send_tree(const DraftedTree& tree, TreeLists& lists);
   // Rows with these tasks and new states. Call it before send_history(), because the sizes of
   // histories change, and memory that a graph points to must not move.
-  Rows make_rows(const Parcel::Piece<RowTask>& tasks, int count);
+  Rows make_rows(const Pieces::Piece<RowTask>& tasks, int count);
   // Fills in the tasks of a round's rows, from row first_row on.
-  void add_round(const DraftedRound& round, int first_row, const Parcel::Piece<RowTask>& rows,
-                 const Parcel::Piece<DrawTask>& draws);
+  void add_round(const DraftedRound& round, int first_row, const Pieces::Piece<RowTask>& rows,
+                 const Pieces::Piece<DrawTask>& draws);
 
   Backend& backend_;
   SamplerRoom room_;
@@ -106,7 +106,10 @@ class CudaSampler final : public Sampler {
   DeviceArray<std::int32_t> ids_;         // [rows, segments]
   DeviceArray<unsigned long long> bins_;  // [rows, kBins]
   DeviceArray<std::int32_t> own_tokens_;  // [rows]
-  Parcel tasks_, results_;
+  std::size_t task_bytes_;                // of a call, at most
+  std::vector<std::byte> results_on_host_;
+  DeviceArray<std::byte> results_on_device_;
+  Pieces tasks_, results_;
   std::vector<std::int32_t> path_;  // [levels]
 };
 

@@ -61,8 +61,8 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   require(logits.rows <= room_.rows, "rows within the sampler's room");
   require(int_size(branches) == logits.rows, "a branch for each row");
   if (logits.rows == 0) return;
-  tasks_.clear();
-  results_.clear();
+  begin_tasks();
+  begin_results();
   const auto chosen = results_.take<BranchToken>(tokens.size());
   const auto row_tasks = tasks_.take<RowTask>(branches.size());
   const auto draws = tasks_.take<DrawTask>(branches.size());  // none: branch_rows() draws
@@ -95,21 +95,21 @@ void CudaSampler::branch(ConstDeviceRows logits, std::span<const Branch> branche
   }
   require(first == int_size(tokens), "as many tokens as the branches have");
   const Filters filters = filters_of(std::span(row_tasks.host, branches.size()));
-  tasks_.upload(backend_);
+  send_tasks();
   queue_.add_few(graph_key(user_, rows.tasks, rows.states, tasks.device, rows.count, filters.key()),
                  [=, this] {
                    make_distributions(rows, filters, draws.device, own_tokens_.data(), stream_);
                    branch_rows(rows, tasks.device, stream_);
                  });
-  results_.download(backend_);
+  download_results();
   std::copy_n(chosen.host, tokens.size(), tokens.begin());
 }
 
 struct CudaSampler::TreeLists {
-  Parcel::Piece<RowTask> rows;
-  Parcel::Piece<DrawTask> draws;
-  Parcel::Piece<NodeTask> nodes;
-  Parcel::Piece<TrialTask> trials;
+  Pieces::Piece<RowTask> rows;
+  Pieces::Piece<DrawTask> draws;
+  Pieces::Piece<NodeTask> nodes;
+  Pieces::Piece<TrialTask> trials;
   int row = 0, trial = 0;  // the number so far
 };
 
@@ -158,8 +158,8 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
   require(verdicts.size() == trees.size() && int_size(places) == tree_count * room_.levels,
           "a verdict for each tree, and a place for each of its levels");
   if (trees.empty()) return;
-  tasks_.clear();
-  results_.clear();
+  begin_tasks();
+  begin_results();
   const auto tasks = tasks_.take<TreeTask>(trees.size());
   TreeLists lists{.rows = tasks_.take<RowTask>(row_count),
                   .draws = tasks_.take<DrawTask>(row_count),
@@ -173,7 +173,7 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
     send_tree(tree, lists);
   }
   const Filters filters = filters_of(std::span(lists.rows.host, row_count));
-  tasks_.upload(backend_);
+  send_tasks();
 
   const auto verdict = results_.take<TreeVerdict>(trees.size());
   const auto place = results_.take<TestedPlace>(places.size());
@@ -188,7 +188,7 @@ void CudaSampler::judge_trees(std::span<const DraftedTree> trees, std::span<Tree
         make_distributions(rows, filters, draws, own_tokens_.data(), stream_);
         cuda::judge_trees(rows, judged, tree_count, stream_);
       });
-  results_.download(backend_);
+  download_results();
   std::copy_n(verdict.host, verdicts.size(), verdicts.begin());
   std::copy_n(place.host, places.size(), places.begin());
 }

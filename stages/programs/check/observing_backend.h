@@ -24,6 +24,8 @@ class ObservingBackend final : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     ops_.download(device, host, bytes);
   }
+  Parcel parcel(std::size_t bytes) override { return ops_.parcel(bytes); }
+  void send(std::size_t bytes) override { ops_.send(bytes); }
   void copy(const void* from, void* to, std::size_t bytes) override { ops_.copy(from, to, bytes); }
   std::unique_ptr<const WeightMatrix> load_matrix(std::span<const HostMatrix> parts,
                                                   WeightFormat format) override {

@@ -1,10 +1,12 @@
 #pragma once
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "common/base/check.h"
 #include "kernels/ops.h"
@@ -41,6 +43,11 @@ class MemoryBackend : public Backend {
   void download(const void* device, void* host, std::size_t bytes) override {
     std::memcpy(host, device, bytes);
   }
+  Parcel parcel(std::size_t bytes) override {
+    parcel_.resize(std::max(parcel_.size(), bytes));
+    return {parcel_.data(), parcel_.data()};
+  }
+  void send(std::size_t) override {}
   void copy(const void* from, void* to, std::size_t bytes) override {
     std::memcpy(to, from, bytes);
   }
@@ -72,6 +79,7 @@ class MemoryBackend : public Backend {
   std::size_t limit_;
   std::size_t used_ = 0;
   std::size_t live_blocks_ = 0;
+  std::vector<std::byte> parcel_;
 };
 
 }  // namespace specdec

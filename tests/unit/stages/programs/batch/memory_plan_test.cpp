@@ -111,16 +111,16 @@ TEST(MemoryPlanTest, SumsAreWhatIsAllocated) {
             backend.taken_by([&] { draft_cache = make_cache(draft, draft_layout); }));
 
   std::optional<Llama> model, draft_model;
-  const auto small = [](const LlamaModel& of, int rows, int pages) {
-    return static_cast<std::size_t>(rows * (of.config().head_dim + 7) + pages) * sizeof(float);
+  const auto angles = [](const LlamaModel& of, int rows) {
+    return static_cast<std::size_t>(rows * of.config().head_dim) * sizeof(float);
   };
-  EXPECT_EQ(plan.activations + small(target, sizes.token_budget, sizes.pages) +
-                small(draft, LlamaOptions().max_pass_rows, sizes.capacity.pages),
+  EXPECT_EQ(plan.activations + angles(target, sizes.token_budget) +
+                angles(draft, LlamaOptions().max_pass_rows),
             backend.taken_by([&] {
               model.emplace(target, *cache, LlamaOptions{.max_pass_rows = sizes.token_budget});
               draft_model.emplace(draft, *draft_cache);
             }))
-      << "but for the angles and lists of a pass, which are small";
+      << "but for the angles of a pass, which are small";
   const int B = sizes.capacity.requests, K = sizes.spec_length;
   EXPECT_EQ(plan.logits, backend.taken_by([&] {
     const RaggedPass pass(*model, B, B * (K + 1));
