@@ -12,8 +12,8 @@
 //   cluster.block_rank(), num_blocks()  the block's number in its cluster, and their number
 //   cluster.map_shared_rank(p, r)       where block r has what this block has at p
 //
-// Before the first access to another block's memory all must have begun, and no block may end while
-// others use its memory: a sync() in front, and one behind. Device code.
+// A block may use another block's memory only after that block has begun and before it ends. So a
+// kernel calls sync() before the first access and after the last one. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900

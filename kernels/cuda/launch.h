@@ -87,22 +87,24 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
                     emulation::shared_limit(reinterpret_cast<const void*>(kernel)), at.cluster});
   }
 #else
-  if (begins_before || at.cluster != 1) {
-    cudaLaunchAttribute attribute{};
-    if (begins_before) {
-      attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-      attribute.val.programmaticStreamSerializationAllowed = 1;
-    } else {
-      attribute.id = cudaLaunchAttributeClusterDimension;
-      attribute.val.clusterDim = {at.cluster, 1, 1};
-    }
+  cudaLaunchAttribute attributes[2]{};
+  unsigned count = 0;
+  if (begins_before) {
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+  }
+  if (at.cluster != 1) {
+    attributes[count].id = cudaLaunchAttributeClusterDimension;
+    attributes[count++].val.clusterDim = {at.cluster, 1, 1};
+  }
+  if (count > 0) {
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
     config.stream = at.stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
+    config.attrs = attributes;
+    config.numAttrs = count;
     cudaLaunchKernelEx(&config, kernel, arguments...);
   } else {
     // clang-format off

@@ -35,7 +35,7 @@ std::vector<int> BatchBudget::give(std::span<const std::span<const double>> surv
   if (!rows_) {
     SPECDEC_CHECK(costs_.has_value(), "costs of passes");
     budget.costs = &costs_->target;
-    budget.draft_seconds = draft_seconds(best_);
+    budget.draft_seconds = draft_seconds(best_);  // a try's draft is not the others' concern
   }
   return give_rows(survival, budget);
 }
@@ -78,25 +78,24 @@ void BatchBudget::count(std::span<const Outcome> step) {
 }
 
 // [snippet choose-depth]
-double BatchBudget::rate(int depth) const {
-  double tokens = 1, rows = 1, survival = 1;  // per request
+BatchBudget::Expected BatchBudget::expected(int depth) const {
+  Expected round;
   for (const Place& place : std::span(places_).first(depth)) {
-    survival *= place.accepted / place.reached;
-    tokens += survival;
-    rows += place.given / place.rounds;
+    round.survival *= place.accepted / place.reached;
+    round.tokens += round.survival;
+    round.rows += place.given / place.rounds;
   }
-  return rate_of(tokens, rows, depth);
+  return round;
 }
+
+double BatchBudget::rate(int depth) const { return rate_of(expected(depth), depth); }
 
 // Whether the last place of a round could pay if every draft that can get there were accepted.
 bool BatchBudget::could_pay(int depth) const {
-  double tokens = 1, rows = 1, survival = 1;
-  for (const Place& place : std::span(places_).first(depth - 1)) {
-    survival *= place.accepted / place.reached;
-    tokens += survival;
-    rows += place.given / place.rounds;
-  }
-  return rate_of(tokens + survival, rows + survival, depth) > kLeastGain * rate(depth - 1);
+  Expected round = expected(depth - 1);
+  round.tokens += round.survival;
+  round.rows += round.survival;
+  return rate_of(round, depth) > kLeastGain * rate(depth - 1);
 }
 
 int BatchBudget::best_depth() const {
@@ -142,8 +141,9 @@ void BatchBudget::choose_depth(std::span<const Outcome> step) {
 }
 // [end snippet choose-depth]
 
-double BatchBudget::rate_of(double tokens, double rows, int depth) const {
-  return requests_ * tokens / (costs_->target.seconds(requests_ * rows) + draft_seconds(depth));
+double BatchBudget::rate_of(const Expected& round, int depth) const {
+  const double seconds = costs_->target.seconds(requests_ * round.rows) + draft_seconds(depth);
+  return requests_ * round.tokens / seconds;
 }
 
 double BatchBudget::draft_seconds(int depth) const {

@@ -66,11 +66,17 @@ class BatchBudget {
     double rounds = 0, asked = 0, given = 0, reached = 0, accepted = 0;
   };
 
+  // Of a round: tokens, rows, and the survival of its last place.
+  struct Expected {
+    double tokens = 1, rows = 1, survival = 1;
+  };
+
   void count(std::span<const Outcome> step);
   void choose_depth(std::span<const Outcome> step);
   int best_depth() const;
   bool could_pay(int depth) const;
-  double rate_of(double tokens, double rows, int depth) const;
+  Expected expected(int depth) const;
+  double rate_of(const Expected& round, int depth) const;
   double draft_seconds(int depth) const;
 
   std::optional<int> rows_;
