@@ -14,7 +14,7 @@ namespace {
 constexpr double kHopefulAlpha = 0.8, kFirstWeight = 2;
 
 // Costs and estimates are known to a few percent, so a smaller gain is none.
-constexpr double kLeastGain = 1.02;
+constexpr double kLeastGain = 1.05;
 
 }  // namespace
 
@@ -101,7 +101,7 @@ bool BatchBudget::could_pay(int depth) const {
 int BatchBudget::best_depth() const {
   int best = 0;
   for (int depth = 1; depth <= int_size(places_); depth++) {
-    if (rate(depth) > std::max(rate(best), kLeastGain * rate(0))) best = depth;
+    if (rate(depth) > kLeastGain * rate(best)) best = depth;
   }
   return best;
 }

@@ -58,7 +58,7 @@ class BatchBudget {
   static constexpr double kForget = 0.95;  // about the last 20 steps count
   // A place that is not drafted is tried for a few steps: at first, and after a wait that grows
   // while trying does not help.
-  static constexpr int kTrySteps = 4, kFirstWait = 32, kLongestWait = 1024;
+  static constexpr int kTrySteps = 4, kFirstWait = 64, kLongestWait = 1024;
 
   // Recent sums at one place of a round: the rounds that could draft it, those whose gate was asked
   // and those in which it got a row; and those that accepted all places before it, and it, too.
