@@ -60,11 +60,11 @@ struct TablePair {
   std::optional<PrefixTable> target, draft;
 };
 
-// A cache for PagedTableModel. page_size kContiguous: as many regions of all positions.
+// A cache for PagedTableModel. page_size kNoPages: as many regions of all positions.
 inline std::unique_ptr<KvCache> make_table_cache(Backend& backend, int page_size, int pages,
                                                  int regions, int positions) {
   const KvShape shape{1, 1, 1};
-  if (page_size == kContiguous) {
+  if (page_size == kNoPages) {
     return std::make_unique<ContiguousKvCache>(backend, shape, regions, positions);
   }
   return std::make_unique<PagedKvCache>(backend, shape, pages, page_size);
@@ -72,7 +72,7 @@ inline std::unique_ptr<KvCache> make_table_cache(Backend& backend, int page_size
 
 // The sizes of an engine on tables.
 struct TableShape {
-  int page_size = 3, draft_page_size = 3;  // kContiguous: stage 2's cache
+  int page_size = 3, draft_page_size = 3;  // kNoPages: stage 2's cache
   int pages = 100, draft_pages = 100;
   int positions = 128, draft_positions = 1 << 20;  // contexts of the models
   EngineOptions options = {.max_batch = 4,

@@ -95,7 +95,7 @@ inline bool ends_before_its_last_round(const Outcome& o) {
   return embedded().tokenizer.decode(std::span(o.tokens).first(before)).size() > o.text.size();
 }
 
-// page_size kContiguous: stage 2's cache. pages: 0: as many as max_batch sequences of so many
+// page_size kNoPages: stage 2's cache. pages: 0: as many as max_batch sequences of so many
 // positions need.
 inline std::unique_ptr<CachedLlama> make_llama(const LlamaModel& model, int page_size, int pages,
                                                int max_batch, int positions = kPositions) {

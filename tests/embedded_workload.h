@@ -15,7 +15,7 @@
 //     engine preempted, was ragged and shared a prefix
 namespace specdec::batch {
 
-// How much memory an engine has. page_size kContiguous: stage 2's cache.
+// How much memory an engine has. page_size kNoPages: stage 2's cache.
 struct Sizes {
   int page_size = 16, draft_page_size = 16;
   int pages = 0, draft_pages = 0;  // 0: as many as max_batch requests may need

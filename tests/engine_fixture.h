@@ -46,8 +46,6 @@ inline bool equal_bits(std::span<const float> a, std::span<const float> b) {
 
 // A model of the golden folders with a cache of its own, both poisoned and ready.
 struct Engine {
-  enum class Cache { kContiguous, kPaged };
-
   Engine(const std::string& name, std::unique_ptr<Backend> backend_, int page_size,
          const LlamaOptions& options = {}, int n_sequences = 4, int max_length = 320,
          WeightFormat format = WeightFormat::kStored, KvType kv_type = KvType::kF32)
@@ -83,7 +81,7 @@ struct Engine {
   std::unique_ptr<Llama> llama;
 };
 
-inline constexpr int kContiguous = 0;  // as a page size
+inline constexpr int kNoPages = 0;  // as a page size
 
 // Weights and the backend that they lie on. Several CachedLlamas may share them.
 struct LoadedModel {
@@ -98,7 +96,7 @@ struct LoadedModel {
   LlamaModel model;
 };
 
-// A Llama with a poisoned cache of its own. page_size kContiguous: stage 2's cache.
+// A Llama with a poisoned cache of its own. page_size kNoPages: stage 2's cache.
 struct CachedLlama {
   CachedLlama(const LlamaModel& model, int page_size, int max_length, int n_sequences = 1)
       : cache(make(model, page_size, max_length, n_sequences)), llama(model, *cache) {
@@ -107,7 +105,7 @@ struct CachedLlama {
 
   static std::unique_ptr<KvCache> make(const LlamaModel& model, int page_size, int max_length,
                                        int n_sequences) {
-    if (page_size == kContiguous) {
+    if (page_size == kNoPages) {
       return std::make_unique<ContiguousKvCache>(model.backend(), model.kv_shape(), n_sequences,
                                                  max_length);
     }

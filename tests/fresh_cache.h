@@ -40,7 +40,7 @@ inline void expect_fresh(const LlamaModel& model, CachedLlama& cached, SequenceI
                          std::span<const TokenId> context) {
   const auto length = static_cast<std::size_t>(cached.llama.length(sequence));
   if (length == 0) return;  // a draft that was not asked yet
-  CachedLlama fresh(model, kContiguous, static_cast<int>(length));
+  CachedLlama fresh(model, kNoPages, static_cast<int>(length));
   const SequenceId all = fresh.llama.create();
   fresh.llama.forward(Segment{all, context.first(length), 0}, {});
   const auto got = cached_values(*cached.cache, sequence);

@@ -104,7 +104,7 @@ inline Asked text_request(std::vector<TokenId> prompt, int max_new_tokens,
   return request;
 }
 
-struct RoundRecord {
+struct CheckedRound {
   Round round;
   std::vector<TokenId> drafts;              // as proposed
   int target_length = 0, draft_length = 0;  // as the models say after the rollback
@@ -114,7 +114,7 @@ struct Outcome {
   std::vector<TokenId> tokens;
   std::string text, streamed;
   FinishReason finish_reason = FinishReason::kLength;
-  std::vector<RoundRecord> rounds;  // none of plain decoding
+  std::vector<CheckedRound> rounds;  // none of plain decoding
   RunStats stats;
 };
 
@@ -226,7 +226,7 @@ inline void expect_rounds(const Outcome& outcome, const std::vector<Round>& want
   int draft_length = 0;  // a plain step leaves it as it is
   for (std::size_t i = 0; i < want.size(); i++) {
     SCOPED_TRACE(fmt::format("round {}", i));
-    const RoundRecord& got = outcome.rounds[i];
+    const CheckedRound& got = outcome.rounds[i];
     const Round& round = want[i];
     if (round.drafted > 0) {
       const bool all = round.accepted == round.drafted;  // then the last draft was never fed

@@ -11,7 +11,7 @@
 namespace specdec::batch {
 
 constexpr int V = 6;
-constexpr int kPositions = 96;  // of the target
+constexpr int kTablePositions = 96;  // of the target
 
 struct Workload {
   TableShape shape;
@@ -37,11 +37,11 @@ inline BatchRequest random_table_request(std::mt19937& random,
   request.speculation = random_speculation(random);
   request.seed = random();
   request.spec_length = one_in(random, 5) ? 0 : between(random, 1, K);
-  request.context_limit = kPositions;
+  request.context_limit = kTablePositions;
   if (one_in(random, 4)) {  // the end of the context is reached, with no room for all levels
     request.context_limit = prompt + g.max_new_tokens + between(random, 0, K);
   } else if (one_in(random, 6)) {
-    g.max_new_tokens = kPositions - prompt;
+    g.max_new_tokens = kTablePositions - prompt;
   }
   return request;
 }
@@ -52,9 +52,9 @@ inline void choose_sizes(std::mt19937& random, Workload& workload, int K,
                          const RoundCapacity& capacity, bool has_draft_model) {
   TableShape& shape = workload.shape;
   const int page_sizes[] = {1, 3, 16};
-  shape.page_size = one_in(random, 16) ? kContiguous : one_of(random, page_sizes);
-  shape.draft_page_size = one_in(random, 16) ? kContiguous : one_of(random, page_sizes);
-  shape.positions = kPositions;
+  shape.page_size = one_in(random, 16) ? kNoPages : one_of(random, page_sizes);
+  shape.draft_page_size = one_in(random, 16) ? kNoPages : one_of(random, page_sizes);
+  shape.positions = kTablePositions;
   shape.draft_positions = one_in(random, 4) ? between(random, 20, 70) : 1 << 20;
   std::int64_t most = 1, most_drafted = 1;
   for (const Arrival& a : workload.arrivals) {
@@ -64,7 +64,7 @@ inline void choose_sizes(std::mt19937& random, Workload& workload, int K,
     most_drafted = std::max(most_drafted, cached.by_draft);
   }
   const auto pages = [&](std::int64_t tokens, int page_size) {
-    if (page_size == kContiguous) return 0;
+    if (page_size == kNoPages) return 0;
     const int least = pages_for(static_cast<int>(tokens), page_size);
     return least + between(random, 0, one_in(random, 6) ? 6 * least : least / 2);
   };

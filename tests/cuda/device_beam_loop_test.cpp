@@ -16,10 +16,10 @@ TEST(DeviceBeamLoop, EveryDraftFindsThePlainHypotheses) {
     const LlamaModel small(Checkpoint(golden_model("draft")), *target.backend);
     const AskedBeams asked{
         .prompt = {5, 17, 80, 33}, .max_new_tokens = 8, .eos_ids = {3841}, .beams = {.width = 3}};
-    CachedLlama alone(target.model, kContiguous, kPositions);
+    CachedLlama alone(target.model, kNoPages, kPositions);
     const FoundBeams want = search_plainly(alone.llama, asked);
     ASSERT_EQ(want.hypotheses.size(), 3u);
-    for (const int page_size : {kContiguous, 3}) {
+    for (const int page_size : {kNoPages, 3}) {
       CachedLlama cached(target.model, page_size, kPositions), draft(small, page_size, kPositions);
       ModelBeamDrafter drafter(draft.llama, 8);
       const FoundBeams got =

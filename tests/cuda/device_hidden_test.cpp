@@ -15,9 +15,9 @@ std::unique_ptr<Engine> engine(const std::string& model, int page_size, int max_
 TEST(DeviceHidden, RowsOfChunksAndNodes) {
   std::mt19937 random(3);
   for (const std::string model : {"untied", "wide_heads"}) {
-    const auto reference = engine(model, kContiguous);
+    const auto reference = engine(model, kNoPages);
     const auto tokens = random_tokens(40, reference->llama->vocab_size(), 1);
-    for (const auto& [page_size, max_pass_rows] : {std::pair{kContiguous, 256}, {3, 5}}) {
+    for (const auto& [page_size, max_pass_rows] : {std::pair{kNoPages, 256}, {3, 5}}) {
       const auto e = engine(model, page_size, max_pass_rows);
       expect_rows_of_chunks(*e, *reference, tokens, random);
       expect_rows_of_nodes(*e, *reference, tokens, 6, random);
@@ -29,7 +29,7 @@ TEST(DeviceHidden, RowsOfChunksAndNodes) {
 // Passes of the same size take turns, so that graphs are repeated: with rows of one place, of
 // another, and without.
 TEST(DeviceHidden, AGraphKnowsItsPlaces) {
-  const auto e = engine("untied", 3), reference = engine("untied", kContiguous);
+  const auto e = engine("untied", 3), reference = engine("untied", kNoPages);
   const auto tokens = random_tokens(12, e->llama->vocab_size(), 1);
   const auto want = observed_rows(*reference, tokens);
   const std::vector<std::vector<int>> asked = {{Outputs::kAfterNorm}, {1}, {}};

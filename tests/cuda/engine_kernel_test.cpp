@@ -71,15 +71,15 @@ HostRows decode(const LlamaModel& model, int page_size, int rows) {
 
 TEST_P(EngineKernel, PlainDecodingHasOneSetOfBits) {
   const LoadedModel first = loaded_model();
-  const HostRows want = decode(first.model, kContiguous, 1);
+  const HostRows want = decode(first.model, kNoPages, 1);
   ASSERT_EQ(want.size(), std::size_t{kTokens});
   struct Way {
     const char *variable, *value;
     int page_size;
   };
-  const Way ways[] = {{kVariables[0], "1", kContiguous}, {kVariables[0], "1", 16},
-                      {kVariables[0], "1", 4},           {kVariables[0], "0", 4},
-                      {kVariables[1], "0", 4},           {kVariables[2], "1", 16}};
+  const Way ways[] = {{kVariables[0], "1", kNoPages}, {kVariables[0], "1", 16},
+                      {kVariables[0], "1", 4},        {kVariables[0], "0", 4},
+                      {kVariables[1], "0", 4},        {kVariables[2], "1", 16}};
   for (int time = 0; time < kTimes; ++time) {
     for (const auto& [variable, value, page_size] : ways) {
       setenv(variable, value, 1);
@@ -94,7 +94,7 @@ TEST_P(EngineKernel, PlainDecodingHasOneSetOfBits) {
 // All in one backend, so that graphs of several shapes take turns.
 TEST_P(EngineKernel, VerificationHasTheBitsOfDecoding) {
   const LoadedModel loaded = loaded_model();
-  const HostRows want = decode(loaded.model, kContiguous, 1);
+  const HostRows want = decode(loaded.model, kNoPages, 1);
   for (int time = 0; time < kTimes; ++time) {
     for (const int K : {1, 3, 5, 7, 15}) {
       EXPECT_TRUE(same_bits(decode(loaded.model, 4, K + 1), want))

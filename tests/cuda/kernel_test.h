@@ -10,6 +10,7 @@
 #include "kernels/cuda_backend.h"
 #include "kernels/cuda_support.h"
 #include "tests/require_gpu.h"
+#include "tests/special_numbers.h"
 #include "tests/unit/kernels/cpu/cpu_test_support.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
@@ -118,8 +119,6 @@ class DeviceMatrix {
   }
 
  private:
-  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
   int rows_, width_, gap_, offset_;
   OnDevice<float> values_;
 };

@@ -22,9 +22,9 @@ TEST(DeviceTree, NodesSayWhatTheirPathsSay) {
   for (const auto& [model, kv_type] : {std::pair<std::string, KvType>("untied", KvType::kF32),
                                        {"one_kv_head", KvType::kF32},
                                        {"untied", KvType::kBF16}}) {
-    const auto reference = engine(model, kContiguous, 256, kv_type);
+    const auto reference = engine(model, kNoPages, 256, kv_type);
     for (const auto& [page_size, max_pass_rows, length] :
-         {Case{kContiguous, 256, 60}, {1, 5, 0}, {3, 256, 124}}) {
+         {Case{kNoPages, 256, 60}, {1, 5, 0}, {3, 256, 124}}) {
       const auto e = engine(model, page_size, max_pass_rows, kv_type);
       const auto context = random_tokens(length, e->llama->vocab_size(), unsigned(length));
       expect_tree_equals_paths(*e, *reference, context, 10, 10, random);
@@ -36,7 +36,7 @@ TEST(DeviceTree, NodesSayWhatTheirPathsSay) {
 // Trees of the same size share one graph, whatever their shape and position.
 TEST(DeviceTree, GraphsTakeAnyShape) {
   std::mt19937 random(4);
-  const auto e = engine("untied", 3), reference = engine("untied", kContiguous);
+  const auto e = engine("untied", 3), reference = engine("untied", kNoPages);
   const auto context = random_tokens(20, e->llama->vocab_size(), 1);
   for (int round = 0; round < 12; round++) {
     expect_tree_equals_paths(*e, *reference, context, 4, 4, random);

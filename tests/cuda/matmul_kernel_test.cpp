@@ -95,7 +95,6 @@ TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
 
 TEST_F(MatmulKernel, NanAndInfinityStayInTheirRows) {
   TestNumbers numbers(6);
-  constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const Matmul kernel :
        {matmul_naive, matmul_warp, matmul_vector, matmul_rows, matmul_mma, matmul}) {
     TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 23, 19);

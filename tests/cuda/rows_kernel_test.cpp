@@ -1,6 +1,7 @@
 #include "kernels/cuda/argmax/argmax.h"
 #include "kernels/cuda/rows.h"
 #include "tests/cuda/kernel_test.h"
+#include "tests/special_numbers.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -8,8 +9,6 @@ namespace {
 class RowsKernel : public KernelTest {};
 class ArgmaxKernel : public KernelTest {};
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kWidths[] = {1, 2, 3, 4, 5, 64, 127, 513, 1030};
 
 // A matrix in device memory with random gaps and alignment: a copy of x, or empty.

@@ -198,7 +198,7 @@ TEST_P(EveryRule, ABrokenRowCountsWhenItIsReached) {
   for (TestRound& round : rounds) {
     float* row = round.logits.row(numbers.below(round.logits.rows()));
     if (numbers.below(2) == 0)
-      std::fill(row, row + 20, kMinusInfinity);
+      std::fill(row, row + 20, -kInfinity);
     else
       row[numbers.below(20)] = kNan;
     std::vector<double> acceptance_probs;
@@ -222,8 +222,8 @@ TEST_P(EveryRule, DecidesAsTheHostDoesWhereTheModelsAgreeInPart) {
                     .sampling = row_sampling({.temperature = 1}, {}),
                     .drafts = {static_cast<std::int32_t>(2 + seed % 4)}};
     for (int i = 0; i < 6; ++i) {
-      round.logits.row(0)[i] = round.logits.row(1)[i] = i < 4 ? 1 : kMinusInfinity;
-      round.draft_logits.row(0)[i] = i < 2 ? kMinusInfinity : -1;
+      round.logits.row(0)[i] = round.logits.row(1)[i] = i < 4 ? 1 : -kInfinity;
+      round.draft_logits.row(0)[i] = i < 2 ? -kInfinity : -1;
     }
     round.host_draft_probs = {host_probs(round.draft_logits.view(), 0, round.sampling, 6)};
     rounds.push_back(std::move(round));
@@ -261,7 +261,7 @@ TestRound halves(std::uint64_t seed, TokenId draft, std::vector<double> draft_pr
                   .sampling = row_sampling({.temperature = 1}, {}),
                   .drafts = {draft},
                   .host_draft_probs = {std::move(draft_probs)}};
-  for (int i = 0; i < 6; ++i) round.logits.row(i / 3)[i % 3] = i % 3 == 0 ? kMinusInfinity : 1;
+  for (int i = 0; i < 6; ++i) round.logits.row(i / 3)[i % 3] = i % 3 == 0 ? -kInfinity : 1;
   return round;
 }
 

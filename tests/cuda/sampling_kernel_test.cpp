@@ -247,8 +247,8 @@ TEST_F(SamplingKernel, ARowWithoutADistributionHasNoToken) {
     float* row = rows.logits.row(r);
     const int at = numbers.below(70);
     if (r % 4 == 0) row[at] = kNan;
-    if (r % 4 == 1) row[at] = -kMinusInfinity;
-    if (r % 4 == 2) std::fill(row, row + 70, kMinusInfinity);
+    if (r % 4 == 1) row[at] = kInfinity;
+    if (r % 4 == 2) std::fill(row, row + 70, -kInfinity);
     if (r % 4 == 3) row[69] = kNan;
     EXPECT_THROW(host_probs(rows.logits.view(), r, rows.choice(r).sampling, 70), Error);
   }

@@ -9,12 +9,10 @@
 #include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
 #include "tests/cuda/kernel_test.h"
+#include "tests/special_numbers.h"
 
 // Random rows and options for the tests of the device's sampler, and the host's answers.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
-
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 inline std::size_t index_of(int i) { return static_cast<std::size_t>(i); }
 
@@ -33,10 +31,10 @@ inline void random_logits(TestNumbers& numbers, float* row, int width) {
     row[i] = 12 * numbers.number();
     if (kind == 1) row[i] = std::trunc(row[i] / 2) * 0.5f;
     if (kind == 2) row[i] = 3;
-    if (kind == 3 && numbers.below(3) == 0) row[i] = kMinusInfinity;
+    if (kind == 3 && numbers.below(3) == 0) row[i] = -kInfinity;
   }
-  if (kind == 4) std::fill(row + numbers.between(1, width), row + width, kMinusInfinity);
-  if (row[0] == kMinusInfinity) row[0] = 1;
+  if (kind == 4) std::fill(row + numbers.between(1, width), row + width, -kInfinity);
+  if (row[0] == -kInfinity) row[0] = 1;
 }
 
 // The draft's logits: the target's, near them, others, or on tokens where the target has none.
@@ -46,8 +44,8 @@ inline void random_draft_logits(TestNumbers& numbers, const float* target, float
   bool any = false;
   for (int i = 0; i < V; ++i) {
     draft[i] = target[i] + (kind == 1 ? numbers.number() : 0);
-    if (kind == 3) draft[i] = target[i] == kMinusInfinity ? 1 : kMinusInfinity;
-    any |= draft[i] != kMinusInfinity;
+    if (kind == 3) draft[i] = target[i] == -kInfinity ? 1 : -kInfinity;
+    any |= draft[i] != -kInfinity;
   }
   if (!any) draft[numbers.below(V)] = 0;
 }
@@ -80,7 +78,7 @@ inline RowSampling row_sampling(const SamplingOptions& options,
 // The host's distribution [vocab_size] of a row. Throws Error if there is none.
 inline std::vector<double> host_probs(ConstDeviceRows logits, int r, const RowSampling& sampling,
                                       int vocab_size) {
-  std::vector<float> row(index_of(vocab_size), kMinusInfinity);
+  std::vector<float> row(index_of(vocab_size), -kInfinity);
   std::copy_n(logits.row(r), std::min(logits.width, vocab_size), row.begin());
   SamplingScratch scratch(vocab_size);
   std::vector<double> probs(row.size());

@@ -202,7 +202,7 @@ TEST_P(EverySiblingRule, ABrokenRowCountsWhenItIsReached) {
   for (TestTree& tree : trees) {
     float* row = tree.logits.row(numbers.below(tree.tree.size() + 1));
     if (numbers.below(2) == 0)
-      std::fill(row, row + 20, kMinusInfinity);
+      std::fill(row, row + 20, -kInfinity);
     else
       row[numbers.below(20)] = kNan;
     broken += host_outcome(tree).token == -1;
@@ -264,7 +264,7 @@ std::vector<std::int32_t> ids(const std::vector<BranchToken>& tokens) {
 TEST_F(SamplingTreeKernel, RanksTokens) {
   for (const int V : {5, 700}) {
     TestRows logits(1, V);
-    std::fill_n(logits.row(0), V, kMinusInfinity);
+    std::fill_n(logits.row(0), V, -kInfinity);
     logits.row(0)[1] = logits.row(0)[3] = 2;
     logits.row(0)[0] = 1;
     logits.row(0)[V - 1] = 3;
@@ -279,7 +279,7 @@ TEST_F(SamplingTreeKernel, RanksTokens) {
 // excludes the earlier tokens.
 TEST_F(SamplingTreeKernel, DistinctDraftsTakeEachTokenOnce) {
   TestRows logits(1, 8);
-  std::fill_n(logits.row(0), 8, kMinusInfinity);
+  std::fill_n(logits.row(0), 8, -kInfinity);
   std::fill_n(logits.row(0) + 3, 4, 0.5f);
   const OnDevice<double> probs(std::vector<double>(48, double{kNan}));
   for (std::uint64_t seed = 0; seed < 20; ++seed) {

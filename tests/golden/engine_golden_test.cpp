@@ -39,7 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, EngineGoldenTest,
     ::testing::Combine(::testing::Values("target", "draft", "untied", "plain_rope", "one_kv_head",
                                          "all_kv_heads", "wide_heads", "sharded", "newer_spelling"),
-                       ::testing::Values(kContiguous, 16), ::testing::Values(KvType::kF32)),
+                       ::testing::Values(kNoPages, 16), ::testing::Values(KvType::kF32)),
     name_of_case);
 
 // Of the models that were trained: the random ones have scores so large that a rounded key changes
@@ -47,7 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
 // for bit (tests/unit/common/llama_bits_test.cpp).
 INSTANTIATE_TEST_SUITE_P(ACacheOfBF16, EngineGoldenTest,
                          ::testing::Combine(::testing::Values("target", "draft"),
-                                            ::testing::Values(kContiguous, 16),
+                                            ::testing::Values(kNoPages, 16),
                                             ::testing::Values(KvType::kBF16)),
                          name_of_case);
 

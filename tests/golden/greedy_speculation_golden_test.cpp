@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxNewTokens = 200;  // of the file
 constexpr int kAllSpecLengths[] = {1, 2, 3, 4, 5, 6, 7, 8, 16};
-constexpr int kAllPageSizes[] = {kContiguous, 1, 3, 16};
+constexpr int kAllPageSizes[] = {kNoPages, 1, 3, 16};
 
 // A line of greedy.jsonl.
 struct Golden {
@@ -68,7 +68,7 @@ class GreedySpeculationGoldenTest : public ::testing::TestWithParam<int> {
   // not know; so up to there.
   static void check_drafts(const Outcome& outcome, const Golden& golden) {
     std::size_t emitted = 0;
-    for (const RoundRecord& record : outcome.rounds) {
+    for (const CheckedRound& record : outcome.rounds) {
       const auto known = static_cast<std::size_t>(record.round.tested());
       for (std::size_t i = 0; i < known && i < record.drafts.size(); i++) {
         EXPECT_EQ(record.drafts[i], golden.draft_tokens.at(emitted + i)) << "after " << emitted;
@@ -111,7 +111,7 @@ TEST_F(GreedySpeculationGoldenTest, EveryCostWhereKAdapts) {
       EXPECT_EQ(outcome.tokens, golden.tokens) << golden.id;
       EXPECT_EQ(outcome.finish_reason, golden.finish_reason);
       check_drafts(outcome, golden);
-      for (const RoundRecord& record : outcome.rounds) seen.back().insert(record.round.drafted);
+      for (const CheckedRound& record : outcome.rounds) seen.back().insert(record.round.drafted);
     }
   }
   EXPECT_TRUE(seen[0].contains(16));

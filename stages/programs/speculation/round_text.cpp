@@ -11,9 +11,10 @@
 namespace specdec {
 namespace {
 
-const fmt::text_style kAccepted = fmt::fg(fmt::terminal_color::green);
-const fmt::text_style kOwn = fmt::fg(fmt::terminal_color::blue);
-const fmt::text_style kRejected = fmt::fg(fmt::terminal_color::red) | fmt::emphasis::strikethrough;
+const fmt::text_style kAcceptedStyle = fmt::fg(fmt::terminal_color::green);
+const fmt::text_style kOwnStyle = fmt::fg(fmt::terminal_color::blue);
+const fmt::text_style kRejectedStyle =
+    fmt::fg(fmt::terminal_color::red) | fmt::emphasis::strikethrough;
 
 void print(const fmt::text_style& style, std::string_view text) {
   fmt::print(stdout, style, "{}", text);
@@ -22,7 +23,7 @@ void print(const fmt::text_style& style, std::string_view text) {
 void print_rejected(TokenId token, const Tokenizer& tokenizer) {
   std::string text = tokenizer.decode(std::span(&token, 1));
   std::erase(text, '\n');  // a rejected newline must not end the line
-  print(kRejected, text);
+  print(kRejectedStyle, text);
 }
 
 }  // namespace
@@ -37,11 +38,11 @@ void RoundText::finish_round(const Round& round, const Generation& generation, c
   if (!coloured_) return stream_.show_new(generation);
   const int end = int_size(generation.tokens());
   const int own = end - round.emitted() + round.accepted;
-  for (int i = end - round.emitted(); i < own; ++i) print(kAccepted, generation.text_of(i));
+  for (int i = end - round.emitted(); i < own; ++i) print(kAcceptedStyle, generation.text_of(i));
   if (round.end == RoundEnd::kRejected && tokenizer != nullptr) {
     print_rejected(drafts.token(round.accepted), *tokenizer);
   }
-  for (int i = own; i < end; ++i) print(kOwn, generation.text_of(i));
+  for (int i = own; i < end; ++i) print(kOwnStyle, generation.text_of(i));
   flush_stdout();
 }
 

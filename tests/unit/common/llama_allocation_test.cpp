@@ -30,7 +30,7 @@ TEST_P(LlamaAllocationTest, DecodingAllocatesNothing) {
   EXPECT_GT(allocations(), before);
 }
 
-INSTANTIATE_TEST_SUITE_P(PageSizes, LlamaAllocationTest, ::testing::Values(kContiguous, 1, 3, 16));
+INSTANTIATE_TEST_SUITE_P(PageSizes, LlamaAllocationTest, ::testing::Values(kNoPages, 1, 3, 16));
 
 }  // namespace
 }  // namespace specdec

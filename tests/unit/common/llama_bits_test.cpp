@@ -35,7 +35,7 @@ class LlamaBitsTest : public ::testing::TestWithParam<BitsCase> {
 
   LlamaBitsTest()
       : model_(model()),
-        reference_(model_, make_plain_backend(), kContiguous, {}, 4, 320, GetParam().format,
+        reference_(model_, make_plain_backend(), kNoPages, {}, 4, 320, GetParam().format,
                    GetParam().kv_type),
         tokens_(random_tokens(kLength, reference_.llama->vocab_size(), 1)),
         want_(reference_.prefill(tokens_)) {
@@ -76,7 +76,7 @@ TEST_P(LlamaBitsTest, TokenByTokenEqualsOnePass) {
 }
 
 TEST_P(LlamaBitsTest, AnyNumberOfRows) {
-  const auto e = engine(kContiguous);
+  const auto e = engine(kNoPages);
   for (int rows = 1; rows <= 64; rows++) {
     const SequenceId sequence = e->llama->create();
     e->forward(sequence, tokens(0, kLength - rows), 0);
@@ -89,7 +89,7 @@ TEST_P(LlamaBitsTest, AnyNumberOfRows) {
 
 TEST_P(LlamaBitsTest, AnyThreadsPagesAndPasses) {
   for (const int threads : {1, 2, 3}) {
-    for (const int page_size : {kContiguous, 1, 3, 16, 256}) {
+    for (const int page_size : {kNoPages, 1, 3, 16, 256}) {
       for (const int max_pass_rows : {1, 2, 7, 256}) {
         const auto e = engine(page_size, threads, max_pass_rows);
         EXPECT_TRUE(rows_equal(e->prefill(tokens_), want_))
@@ -140,7 +140,7 @@ TEST_P(LlamaBitsTest, AnyBatchMates) {
 }
 
 TEST_P(LlamaBitsTest, ForksGoTheirOwnWays) {
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     const auto e = engine(page_size);
     auto detour = random_tokens(kLength, e->llama->vocab_size(), 3);
     std::copy_n(tokens_.begin(), 20, detour.begin());
@@ -159,7 +159,7 @@ TEST_P(LlamaBitsTest, ForksGoTheirOwnWays) {
 // Rolled back, a sequence goes on as if the rest had never been: what speculation does all the
 // time.
 TEST_P(LlamaBitsTest, TruncateLeavesNoTrace) {
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     const auto e = engine(page_size);
     const auto wrong = random_tokens(8, e->llama->vocab_size(), 4);
     const SequenceId sequence = e->llama->create();

@@ -21,12 +21,12 @@ class LlamaHiddenTest : public ::testing::TestWithParam<std::string> {
   }
 
   std::unique_ptr<Engine> reference_ =
-      std::make_unique<Engine>(GetParam(), make_plain_backend(), kContiguous);
+      std::make_unique<Engine>(GetParam(), make_plain_backend(), kNoPages);
   std::mt19937 random_{5};
 };
 
 TEST_P(LlamaHiddenTest, AnyChunksOfThePrompt) {
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     for (const int max_pass_rows : {1, 7, 256}) {
       SCOPED_TRACE(fmt::format("pages of {}, passes of {}", page_size, max_pass_rows));
       expect_rows_of_chunks(*engine(page_size, max_pass_rows), *reference_, tokens(90), random_);
@@ -36,7 +36,7 @@ TEST_P(LlamaHiddenTest, AnyChunksOfThePrompt) {
 }
 
 TEST_P(LlamaHiddenTest, NodesOfATree) {
-  for (const int page_size : {kContiguous, 3}) {
+  for (const int page_size : {kNoPages, 3}) {
     for (const int max_pass_rows : {5, 256}) {
       const auto e = engine(page_size, max_pass_rows);
       for (const int length : {0, 9, 60}) {
@@ -83,11 +83,11 @@ TEST_P(LlamaHiddenTest, AnyBatchMates) {
 // It takes no room, and writes what is there already: pages that others share stay as they are.
 TEST_P(LlamaHiddenTest, AgainChangesNoCache) {
   const auto text = tokens(31);
-  for (const int page_size : {kContiguous, 1, 4}) {
+  for (const int page_size : {kNoPages, 1, 4}) {
     const auto e = engine(page_size);
     const SequenceId first = e->llama->create();
     e->forward(first, text, 0);
-    const SequenceId second = page_size == kContiguous ? first : e->llama->fork(first);
+    const SequenceId second = page_size == kNoPages ? first : e->llama->fork(first);
     const auto before = cached_values(*e->cache, first);
     const std::vector<std::int32_t> pages = to_vector(e->cache->pages(second));
     const std::vector<int> places = {Outputs::kAfterNorm};

@@ -117,7 +117,7 @@ TEST_F(LlamaTest, ABadTokenChangesNothing) {
 }
 
 TEST(LlamaLimits, PositionsBeyondTheModelAreRefused) {
-  Engine engine("untied", make_cpu_backend(1), kContiguous, {}, 1, 5000);
+  Engine engine("untied", make_cpu_backend(1), kNoPages, {}, 1, 5000);
   const SequenceId sequence = engine.llama->create();
   const int limit = engine.llama->max_seq_len();
   const auto tokens = random_tokens(limit, engine.llama->vocab_size(), 1);

@@ -23,13 +23,13 @@ class LlamaTreeTest : public ::testing::TestWithParam<TreeCase> {
     return random_tokens(length, reference_->llama->vocab_size(), unsigned(length) + 1);
   }
 
-  std::unique_ptr<Engine> reference_ = engine(make_cpu_backend(2), kContiguous);
+  std::unique_ptr<Engine> reference_ = engine(make_cpu_backend(2), kNoPages);
   std::mt19937 random_{11};
 };
 
 TEST_P(LlamaTreeTest, AnyThreadsPagesAndPasses) {
   for (const int threads : {0, 1, 3}) {  // 0: the plain backend
-    for (const int page_size : {kContiguous, 1, 3, 16}) {
+    for (const int page_size : {kNoPages, 1, 3, 16}) {
       for (const int max_pass_rows : {1, 5, 256}) {
         auto backend = threads == 0 ? make_plain_backend() : make_cpu_backend(threads);
         const auto e = engine(std::move(backend), page_size, max_pass_rows);

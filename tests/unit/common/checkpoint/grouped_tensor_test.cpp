@@ -95,7 +95,7 @@ TEST(GroupedTensorTest, AHeadOfItsOwnAndShardsAndFloatsBesideGroups) {
 
 // The checkpoint of groups after one change to its tensors.
 template <typename Change>
-std::string message_after(Change&& change, const Json& config = grouped_config()) {
+std::string grouped_message(Change&& change, const Json& config = grouped_config()) {
   const TemporaryDirectory directory;
   Tensors tensors = grouped_tensors(config);
   change(tensors);
@@ -110,19 +110,20 @@ TensorEntry& find(Tensors& tensors, std::string_view end) {
 }
 
 TEST(GroupedTensorBadInputTest, TensorsThatDoNotFit) {
-  EXPECT_EQ(message_after([](Tensors&) {}), "");
-  EXPECT_THAT(message_after([](Tensors& t) {
+  EXPECT_EQ(grouped_message([](Tensors&) {}), "");
+  EXPECT_THAT(grouped_message([](Tensors& t) {
                 find(t, "up_proj.weight.q4_1").shape = {64, 34};
               }),
               HasSubstr("model.safetensors: tensor model.layers.0.mlp.up_proj.weight.q4_1 has the "
                         "shape [64, 34]; config.json makes it [64, 20]"));
-  EXPECT_THAT(message_after([](Tensors& t) { find(t, "up_proj.weight.q4_1").shape = {64 * 20}; }),
+  EXPECT_THAT(grouped_message([](Tensors& t) { find(t, "up_proj.weight.q4_1").shape = {64 * 20}; }),
               HasSubstr("up_proj.weight.q4_1 has the shape [1280]; config.json makes it [64, 20]"));
-  EXPECT_THAT(message_after([](Tensors& t) { find(t, "up_proj.weight.q4_1").dtype = DType::kF16; }),
-              HasSubstr("up_proj.weight.q4_1 is of type F16; groups of Q4_1 are kept as U8"));
-  EXPECT_THAT(message_after([](Tensors& t) { t.erase(t.begin() + 3); }),
+  EXPECT_THAT(
+      grouped_message([](Tensors& t) { find(t, "up_proj.weight.q4_1").dtype = DType::kF16; }),
+      HasSubstr("up_proj.weight.q4_1 is of type F16; groups of Q4_1 are kept as U8"));
+  EXPECT_THAT(grouped_message([](Tensors& t) { t.erase(t.begin() + 3); }),
               HasSubstr("the tensor model.layers.0.mlp.gate_proj.weight is missing"));
-  EXPECT_THAT(message_after([](Tensors& t) {
+  EXPECT_THAT(grouped_message([](Tensors& t) {
                 TensorEntry& norm = find(t, "input_layernorm.weight");
                 norm.name += ".q8_0";
                 norm.dtype = DType::kU8;
@@ -134,13 +135,13 @@ TEST(GroupedTensorBadInputTest, TensorsThatDoNotFit) {
 TEST(GroupedTensorBadInputTest, RowsThatAreNoWholeGroups) {
   Json config = grouped_config();
   config["intermediate_size"] = 48;
-  EXPECT_THAT(message_after([](Tensors&) {}, config),
+  EXPECT_THAT(grouped_message([](Tensors&) {}, config),
               HasSubstr("tensor model.layers.0.mlp.down_proj.weight.q4_1: config.json makes its "
                         "rows 48 wide, which is no multiple of 32"));
 }
 
 TEST(GroupedTensorBadInputTest, AMatrixThatIsThereTwice) {
-  EXPECT_THAT(message_after([](Tensors& t) {
+  EXPECT_THAT(grouped_message([](Tensors& t) {
                 t.push_back({"model.embed_tokens.weight", DType::kBF16, {20, 32}, 0, 0});
               }),
               HasSubstr("holds model.embed_tokens.weight twice, as model.embed_tokens.weight.q8_0 "
@@ -149,7 +150,7 @@ TEST(GroupedTensorBadInputTest, AMatrixThatIsThereTwice) {
 
 TEST(GroupedTensorBadInputTest, MatricesOfOneInputMustHaveOneType) {
   const auto change_type = [](std::string_view end) {
-    return message_after([&](Tensors& t) {
+    return grouped_message([&](Tensors& t) {
       TensorEntry& tensor = find(t, end);
       tensor.name.replace(tensor.name.size() - 5, 5, ".q8_0");
       tensor.shape[1] = tensor.shape[1] / 20 * 34;

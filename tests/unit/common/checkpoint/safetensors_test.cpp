@@ -20,12 +20,12 @@ std::string file_with(std::string_view header, std::size_t data_bytes) {
   return file;
 }
 
-SafetensorsHeader parse(std::string_view file) {
+SafetensorsHeader parsed(std::string_view file) {
   return parse_safetensors(std::as_bytes(std::span(file)), "f.safetensors");
 }
 
 TEST(SafetensorsTest, ReadsNamesTypesShapesAndRanges) {
-  const auto header = parse(file_with(
+  const auto header = parsed(file_with(
       R"({"b":{"dtype":"F32","shape":[2,1],"data_offsets":[4,12]},"__metadata__":{"format":"pt"},)"
       R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[0,4]}}   )",
       12));
@@ -39,12 +39,12 @@ TEST(SafetensorsTest, ReadsNamesTypesShapesAndRanges) {
 }
 
 TEST(SafetensorsTest, ScalarsEmptyTensorsAndEmptyFilesAreLegal) {
-  EXPECT_TRUE(parse(file_with("{}", 0)).tensors.empty());
+  EXPECT_TRUE(parsed(file_with("{}", 0)).tensors.empty());
   const auto header =
-      parse(file_with(R"({"full":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
-                      R"("empty":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},)"
-                      R"("scalar":{"dtype":"I8","shape":[],"data_offsets":[3,4]}})",
-                      4));
+      parsed(file_with(R"({"full":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                       R"("empty":{"dtype":"F32","shape":[0,7],"data_offsets":[0,0]},)"
+                       R"("scalar":{"dtype":"I8","shape":[],"data_offsets":[3,4]}})",
+                       4));
   ASSERT_EQ(header.tensors.size(), 3u);
   EXPECT_EQ(header.tensors[0].name, "empty");
   EXPECT_EQ(header.tensors[2].name, "scalar");
@@ -56,7 +56,7 @@ TEST(SafetensorsTest, EveryTypeHasItsSize) {
     EXPECT_EQ(dtype_from_name(dtype_name(dtype)), dtype);
     const std::string name(dtype_name(dtype));
     const int bytes = dtype_bits(dtype) * 4 / 8;
-    const auto header = parse(file_with(
+    const auto header = parsed(file_with(
         fmt::format(R"({{"t":{{"dtype":"{}","shape":[4],"data_offsets":[0,{}]}}}})", name, bytes),
         static_cast<std::size_t>(bytes)));
     EXPECT_EQ(header.tensors.at(0).dtype, dtype) << name;
@@ -150,7 +150,7 @@ std::vector<BadFile> bad_files() {
 
 TEST(SafetensorsBadInputTest, EachKindHasItsMessage) {
   for (const BadFile& bad : bad_files()) {
-    const std::string message = error_message([&] { parse(bad.file); });
+    const std::string message = error_message([&] { parsed(bad.file); });
     EXPECT_THAT(message, ::testing::StartsWith("f.safetensors: ")) << bad.what;
     EXPECT_THAT(message, ::testing::HasSubstr(bad.message)) << bad.what;
   }
@@ -158,7 +158,7 @@ TEST(SafetensorsBadInputTest, EachKindHasItsMessage) {
 
 TEST(SafetensorsBadInputTest, DeepNestingIsNoStackOverflow) {
   const std::string deep(1'000'000, '[');
-  EXPECT_ERROR(parse(file_with("{\"a\":" + deep, 0)), "nested more than 100 levels deep");
+  EXPECT_ERROR(parsed(file_with("{\"a\":" + deep, 0)), "nested more than 100 levels deep");
 }
 
 // Whatever byte is damaged or cut off: an Error, or a header whose ranges fit the file.
@@ -166,11 +166,11 @@ TEST(SafetensorsBadInputTest, DamagedFilesNeverGiveRangesOutsideTheFile) {
   const std::string good = file_with(R"({"v":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},)"
                                      R"("w":{"dtype":"BF16","shape":[1,2],"data_offsets":[2,6]}})",
                                      6);
-  ASSERT_EQ(parse(good).tensors.size(), 2u);
+  ASSERT_EQ(parsed(good).tensors.size(), 2u);
   int accepted = 0;
   const auto check = [&](const std::string& file) {
     try {
-      const auto header = parse(file);
+      const auto header = parsed(file);
       accepted++;
       std::uint64_t position = header.data_start;
       for (const TensorEntry& tensor : header.tensors) {

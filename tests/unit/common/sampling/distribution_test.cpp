@@ -8,6 +8,7 @@
 #include <numeric>
 #include <random>
 
+#include "tests/special_numbers.h"
 #include "tests/test_support.h"
 #include "tests/unit/allocation_counter.h"
 
@@ -16,9 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using Probs = std::vector<double>;
-
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> probs_of(const std::vector<float>& logits, const SamplingOptions& options,
                              const std::vector<TokenId>& history = {}) {
@@ -43,7 +41,7 @@ std::vector<TokenId> support(const std::vector<float>& logits, const SamplingOpt
 
 TEST(DistributionTest, TemperatureZeroTakesTheLowestOfTheLargest) {
   EXPECT_THAT(probs_of({1, 3, 2, 3}, {}), ElementsAre(0, 1, 0, 0));
-  EXPECT_THAT(probs_of({kMinusInfinity, -5, kMinusInfinity}, {}), ElementsAre(0, 1, 0));
+  EXPECT_THAT(probs_of({-kInfinity, -5, -kInfinity}, {}), ElementsAre(0, 1, 0));
   EXPECT_THAT(probs_of({-0.0f, 0.0f}, {}), ElementsAre(1, 0)) << "zeros of both signs are equal";
   EXPECT_THAT(probs_of({1, 3, 3}, {.top_k = 3, .top_p = 0.1}), ElementsAre(0, 1, 0));
   EXPECT_THAT(probs_of({4, 3}, {.repetition_penalty = 2}, {0}), ElementsAre(0, 1)) << "penalised";
@@ -55,7 +53,7 @@ TEST(DistributionTest, SoftmaxAtATemperature) {
   EXPECT_NEAR(probs[0], 0.25, 1e-7);
   EXPECT_NEAR(probs[1], 0.75, 1e-7);
   EXPECT_NEAR(probs_of({0, log3}, {.temperature = 0.5})[0], 0.1, 1e-7);
-  EXPECT_THAT(probs_of({7, 7, kMinusInfinity, 7, 7}, {.temperature = 3}),
+  EXPECT_THAT(probs_of({7, 7, -kInfinity, 7, 7}, {.temperature = 3}),
               ElementsAre(0.25, 0.25, 0, 0.25, 0.25));
 }
 
@@ -74,7 +72,7 @@ TEST(DistributionTest, TopKKeepsWhatEqualsTheLast) {
   for (const int k : {2, 3, 4}) EXPECT_THAT(support(logits, with(k)), ElementsAre(1, 2, 3, 5));
   EXPECT_THAT(support(logits, with(5)), ElementsAre(0, 1, 2, 3, 5));
   for (const int k : {0, 6, 7, 1 << 30}) EXPECT_EQ(support(logits, with(k)).size(), 6u);
-  EXPECT_THAT(support({kMinusInfinity, 4, kMinusInfinity, 5}, with(3)), ElementsAre(1, 3));
+  EXPECT_THAT(support({-kInfinity, 4, -kInfinity, 5}, with(3)), ElementsAre(1, 3));
 }
 
 TEST(DistributionTest, TopPKeepsTheLowerIdAmongEquals) {
@@ -150,7 +148,7 @@ TEST(DistributionTest, KeepsWhatSortingKeeps) {
     for (float& logit : logits) {
       logit = normal(random);
       if (n % 3 == 0) logit = std::round(logit * 4) / 4;
-      if (n % 4 == 0 && logit < 0) logit = kMinusInfinity;
+      if (n % 4 == 0 && logit < 0) logit = -kInfinity;
     }
     for (const int k : {0, 1, 7, 50, 300, 999}) {
       for (const double p : {1.0, 0.9973, 0.917, 0.513, 1e-5}) {
@@ -181,7 +179,7 @@ RandomCase random_case(std::mt19937& random) {
                           static_cast<float>(grain));
   }
   for (int i = 0; i < masked; i++) {
-    made.logits[static_cast<std::size_t>(1 + below(V - 1))] = kMinusInfinity;
+    made.logits[static_cast<std::size_t>(1 + below(V - 1))] = -kInfinity;
   }
   for (int i = below(8); i > 0; i--) made.history.push_back(below(V));
   // The fractions have no short binary form: no sum of probabilities equals such a top_p.
@@ -265,9 +263,8 @@ TEST(DistributionTest, RowsThatAreNoNumbersAreErrors) {
     EXPECT_THAT(message({1, kNan, 2, 3}), ::testing::HasSubstr("logit of token 1 is nan"));
     EXPECT_THAT(message({1, 2, 3, kNan}), ::testing::HasSubstr("logit of token 3 is nan"));
     EXPECT_THAT(message({-kNan, -kNan, -kNan, -kNan}), ::testing::HasSubstr("token 0 is"));
-    EXPECT_THAT(message({1, 2, -kMinusInfinity, 3}),
-                ::testing::HasSubstr("logit of token 2 is inf"));
-    EXPECT_EQ(message(std::vector<float>(4, kMinusInfinity)),
+    EXPECT_THAT(message({1, 2, kInfinity, 3}), ::testing::HasSubstr("logit of token 2 is inf"));
+    EXPECT_EQ(message(std::vector<float>(4, -kInfinity)),
               "the target's logits are all minus infinity, so there is nothing to sample from");
   }
   EXPECT_ERROR(probs_of({1, 2e38f}, {.temperature = 1, .repetition_penalty = 0.5}, {1}),
@@ -353,7 +350,7 @@ TEST(DistributionTest, PaddingChangesNothing) {
     RandomCase made = random_case(random);
     const auto want = probs_of(made.logits, made.options, made.history);
     const std::size_t V = want.size();
-    made.logits.resize(V + 1 + random() % 50, kMinusInfinity);
+    made.logits.resize(V + 1 + random() % 50, -kInfinity);
     made.history.push_back(static_cast<TokenId>(made.logits.size() - 1));  // of padding
     SamplingScratch scratch(static_cast<int>(made.logits.size() + random() % 3));
     std::vector<double> probs(made.logits.size(), -1);

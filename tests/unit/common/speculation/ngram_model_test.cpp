@@ -11,6 +11,7 @@
 #include "common/tokenizer/tokenizer.h"
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "tests/engine_fixture.h"
+#include "tests/special_numbers.h"
 #include "tests/test_support.h"
 #include "tests/unit/allocation_counter.h"
 #include "tests/unit/common/memory_backend.h"
@@ -20,8 +21,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using Tokens = std::vector<TokenId>;
-
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 // The row after each of the tokens, which make one segment.
 HostRows rows_after(NgramModel& model, const Tokens& tokens) {
@@ -51,15 +50,15 @@ TEST(NgramModelTest, ByHand) {
   const auto log_of = [](double a, double b) { return static_cast<float>(std::log(a / b)); };
 
   const auto by_count = ElementsAre(log_of(5, 14), log_of(4, 14), log_of(3, 14), log_of(2, 14),
-                                    kMinusInfinity, kMinusInfinity);
+                                    -kInfinity, -kInfinity);
   EXPECT_THAT(rows_after(unigram, {0, 3, 5}), ElementsAre(by_count, by_count, by_count));
 
   // After 0: two 1 and one 2. Numerators times 14: (n + 8 P1) * 14, of (3 + 8) * 14.
   const auto rows = rows_after(bigram, {0, 2, 5});
   const std::vector<double> after_0 = {40, 2 * 14 + 32, 14 + 24, 16};
   for (std::size_t x = 0; x < 4; x++) EXPECT_FLOAT_EQ(rows[0][x], log_of(after_0[x], 154)) << x;
-  EXPECT_EQ(rows[0][4], kMinusInfinity);
-  EXPECT_EQ(rows[0][5], kMinusInfinity);
+  EXPECT_EQ(rows[0][4], -kInfinity);
+  EXPECT_EQ(rows[0][5], -kInfinity);
   // 2 ends the text and 5 is no token: nothing follows them, so the unigram is all that is known.
   for (const std::size_t r : {1u, 2u}) {
     for (std::size_t x = 0; x < 6; x++) EXPECT_EQ(rows[r][x], rows_after(unigram, {0})[0][x]) << x;
@@ -81,8 +80,8 @@ TEST(NgramModelTest, EqualsPlainCounting) {
       for (TokenId x = 0; x < vocab_size; x++) {
         const auto column = static_cast<std::size_t>(x);
         if (x >= limit) {
-          EXPECT_EQ(row1[column], kMinusInfinity);
-          EXPECT_EQ(row2[column], kMinusInfinity);
+          EXPECT_EQ(row1[column], -kInfinity);
+          EXPECT_EQ(row2[column], -kInfinity);
           continue;
         }
         double n_x = 0, n_hx = 0;
@@ -106,7 +105,7 @@ TEST(NgramModelTest, WithoutTextAllTokensAreEquallyLikely) {
     NgramModel model(backend, 5, 4, order, {}, 1);
     const auto quarter = static_cast<float>(std::log(0.25));
     EXPECT_THAT(rows_after(model, {1})[0],
-                ElementsAre(quarter, quarter, quarter, quarter, kMinusInfinity));
+                ElementsAre(quarter, quarter, quarter, quarter, -kInfinity));
   }
 }
 
@@ -124,7 +123,7 @@ TEST(NgramModelTest, TheEmbeddedText) {
     const auto row2 = rows_after(bigram, {text[i - 1]})[0];
     EXPECT_NEAR(total(row1), 1, 1e-6);
     EXPECT_NEAR(total(row2), 1, 1e-6);
-    EXPECT_GT(*std::ranges::min_element(row2), kMinusInfinity);
+    EXPECT_GT(*std::ranges::min_element(row2), -kInfinity);
     bits1 -= static_cast<double>(row1[static_cast<std::size_t>(text[i])]) / std::log(2.0);
     bits2 -= static_cast<double>(row2[static_cast<std::size_t>(text[i])]) / std::log(2.0);
   }

@@ -53,7 +53,7 @@ class LooksAtRows final : public Drafter {
     if (cached.empty()) return;
     looked++;
     const auto got = to_host(rows_.backend(), rows_.last(request.target_sequence, cached));
-    CachedLlama fresh(small_target(), kContiguous, static_cast<int>(cached.size()));
+    CachedLlama fresh(small_target(), kNoPages, static_cast<int>(cached.size()));
     const DeviceArray<float> row(rows_.backend(), std::size_t(rows_.width()));
     Outputs out;
     out.hidden = matrix(row, 1, rows_.width());

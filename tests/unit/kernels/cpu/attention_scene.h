@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
+#include "tests/special_numbers.h"
 #include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec {
-
-inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Sequences in a paged cache, and a pass over the last `rows` tokens of each. The pages are in
 // random order, and every slot that no token uses is full of NaN.

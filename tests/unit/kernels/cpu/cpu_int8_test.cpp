@@ -2,13 +2,13 @@
 #include <limits>
 
 #include "kernels/cpu/packed_matrix.h"
+#include "tests/special_numbers.h"
 #include "tests/unit/kernels/cpu/cpu_test_support.h"
 
 namespace specdec {
 namespace {
 
 constexpr float kSmallest = std::numeric_limits<float>::min();  // normal
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // The definition in ops.h, independent of both backends.
 struct Int8Row {

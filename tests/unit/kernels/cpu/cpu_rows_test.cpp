@@ -3,13 +3,11 @@
 #include <functional>
 #include <limits>
 
+#include "tests/special_numbers.h"
 #include "tests/unit/kernels/cpu/stored_rows.h"
 
 namespace specdec {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 // Calls check(numbers, fast, rows, width) over shapes and thread counts. Wide shapes are large
 // enough to be split among threads.

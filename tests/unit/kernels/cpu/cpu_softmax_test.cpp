@@ -5,12 +5,12 @@
 
 #include "kernels/cpu/exponential.h"
 #include "kernels/cpu/softmax.h"
+#include "tests/special_numbers.h"
 #include "tests/unit/kernels/cpu/cpu_test_support.h"
 
 namespace specdec {
 namespace {
 
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr std::size_t kSizes[] = {1, 31, 32, 33, 255, 256, 257, 1000, 4096, 8192, 8193, 20'011};
 
 std::vector<float> random_scores(TestNumbers& numbers, std::size_t n) {

@@ -2,12 +2,21 @@
 #include <random>
 #include <utility>
 
+#include "stages/00_toy_speculation/example_tables.h"
+#include "stages/00_toy_speculation/several_drafts.h"
 #include "stages/00_toy_speculation/toy_speculation.h"
 
 namespace specdec::toy {
 
 inline constexpr double kExact = 1e-12;   // of what must be equal
 inline constexpr double kVisible = 1e-3;  // of what must differ
+
+inline const Probs kTarget = example_tables().target_probs[0],
+                   kDraft = example_tables().draft_probs[0];
+
+inline double difference(const Probs& target_probs, const TrialsLaw& trials) {
+  return largest_difference(trials.law, law_of(target_probs));
+}
 
 inline Probs normalised(Probs weights) {
   double total = 0;

@@ -13,8 +13,6 @@ namespace {
 
 constexpr int kTries = 6;
 
-const Probs kTarget = example_tables().target_probs[0], kDraft = example_tables().draft_probs[0];
-
 // The tries are geometric: each is the last one with probability 1 / M.
 void expect_geometric(const LoopLaw& loop, double ratio) {
   const double unfinished = std::pow(1 - 1 / ratio, kTries);

@@ -8,12 +8,6 @@
 namespace specdec::toy {
 namespace {
 
-const Probs kTarget = example_tables().target_probs[0], kDraft = example_tables().draft_probs[0];
-
-double difference(const Probs& target_probs, const TrialsLaw& trials) {
-  return largest_difference(trials.law, law_of(target_probs));
-}
-
 TEST(SeveralDraftsControlTest, MergedDuplicatesAreOffByWhatWasWorkedOut) {
   const auto merged = [](int count) {
     return trials_law(kTarget, kDraft, Drafting::kIndependent, count, merge_duplicates);

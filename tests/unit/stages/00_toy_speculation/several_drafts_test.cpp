@@ -16,12 +16,6 @@ namespace {
 constexpr std::array<Drafting, 3> kAll = {Drafting::kIndependent, Drafting::kWithoutReplacement,
                                           Drafting::kLikeliest};
 
-const Probs kTarget = example_tables().target_probs[0], kDraft = example_tables().draft_probs[0];
-
-double difference(const Probs& target_probs, const TrialsLaw& trials) {
-  return largest_difference(trials.law, law_of(target_probs));
-}
-
 void expect_exact(const Probs& target_probs, const Probs& draft_probs, int most) {
   for (const Drafting drafting : kAll) {
     for (int count = 1; count <= most; count++) {

@@ -48,7 +48,7 @@ TEST_P(GreedyAllocationTest, RoundsAllocateNothing) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PageSizes, GreedyAllocationTest,
-                         ::testing::Combine(::testing::Values(kContiguous, 1, 3, 16),
+                         ::testing::Combine(::testing::Values(kNoPages, 1, 3, 16),
                                             ::testing::Bool()));
 
 }  // namespace

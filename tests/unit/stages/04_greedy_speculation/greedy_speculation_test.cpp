@@ -9,7 +9,7 @@
 namespace specdec {
 namespace {
 
-constexpr int kPageSizes[] = {kContiguous, 1, 3, 16};
+constexpr int kPageSizes[] = {kNoPages, 1, 3, 16};
 
 // A beginning that the embedded models go on with; a few of them for longer runs.
 std::vector<TokenId> prompt_of(int number) {
@@ -34,7 +34,7 @@ class GreedyBitsTest : public ::testing::TestWithParam<GreedyCase> {};
 TEST_P(GreedyBitsTest, LogitsOfEmittedTokensAreThoseOfPlainDecoding) {
   const auto& [threads, target_weights, draft_weights] = GetParam();
   LoadedModel plain(golden_model("target"), make_plain_backend(), target_weights);
-  CachedLlama reference(plain.model, kContiguous, 80);
+  CachedLlama reference(plain.model, kNoPages, 80);
   const Asked request = ids_request(prompt_of(0), 40);
   HostRows want;
   const Outcome plain_run = decode_plainly(reference.llama, request, [&](ConstDeviceRows logits) {
@@ -77,7 +77,7 @@ TEST(GreedyInt8Test, AnInt8CopyOfTheTargetDraftsForIt) {
   RunStats stats;
   for (int number = 0; number < 5; number++) {
     const Asked request = ids_request(prompt_of(number), 200);
-    CachedLlama reference(target.model, kContiguous, 230);
+    CachedLlama reference(target.model, kNoPages, 230);
     const Outcome want = decode_plainly(reference.llama, request);
     SpeculationPair pair(target.model, copy.model, 16, 230);
     const Outcome run = speculate_greedily(pair.target.llama, pair.drafter, request, 5, 2048);
@@ -148,7 +148,7 @@ TEST_P(GreedyCachesTest, EqualAFreshPrefillAfterEveryRound) {
   const auto& [page_size, draft_name, moody] = GetParam();
   const LoadedModel target("target"), draft(draft_name);
   const Asked request = ids_request(prompt_of(0), 40);
-  CachedLlama alone(target.model, kContiguous, 80);
+  CachedLlama alone(target.model, kNoPages, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int spec_length : {1, 2, 5}) {
     SCOPED_TRACE(fmt::format("K {}", spec_length));
@@ -163,7 +163,7 @@ TEST_P(GreedyCachesTest, EqualAFreshPrefillAfterEveryRound) {
         speculate_greedily(pair.target.llama, drafter, request, spec_length, 2048, check);
     expect_same_text(run, plain);
     const auto ends = [&](RoundEnd end, int least_drafted) {
-      return std::ranges::count_if(run.rounds, [&](const RoundRecord& record) {
+      return std::ranges::count_if(run.rounds, [&](const CheckedRound& record) {
         return record.round.end == end && record.round.drafted >= least_drafted;
       });
     };
@@ -178,7 +178,7 @@ TEST_P(GreedyCachesTest, EqualAFreshPrefillAfterEveryRound) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Drafts, GreedyCachesTest,
-                         ::testing::Combine(::testing::Values(kContiguous, 1, 3, 16),
+                         ::testing::Combine(::testing::Values(kNoPages, 1, 3, 16),
                                             ::testing::Values("draft", "target"),
                                             ::testing::Bool()),
                          [](const auto& param) {
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(Drafts, GreedyCachesTest,
 TEST(GreedyEdgesTest, PromptsOfOneTokenWithAnyK) {
   const LoadedModel target("target"), draft("draft");
   const Asked request = ids_request({target.model.config().vocab_size / 2}, 70);
-  CachedLlama alone(target.model, kContiguous, 80);
+  CachedLlama alone(target.model, kNoPages, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (int K = 0; K <= 32; K++) {
     SCOPED_TRACE(fmt::format("K {}", K));
@@ -206,7 +206,7 @@ TEST(GreedyEdgesTest, PromptsOfOneTokenWithAnyK) {
 TEST(GreedyEdgesTest, TargetAndDraftSwapped) {
   const LoadedModel target("draft"), draft("target");
   const Asked request = ids_request(prompt_of(0), 60);
-  CachedLlama alone(target.model, kContiguous, 80);
+  CachedLlama alone(target.model, kNoPages, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int K : {1, 4, 7}) {
     SpeculationPair pair(target.model, draft.model, 3, 90);
@@ -225,14 +225,14 @@ TEST(GreedyEdgesTest, FillsTheContextToTheLastPosition) {
   const auto n_prompt = static_cast<int>(prompt.size());
   for (const int limit : {n_prompt, n_prompt + 1, n_prompt + 2, n_prompt + 9, n_prompt + 30}) {
     const Asked request = ids_request(prompt, limit - n_prompt + 1);
-    CachedLlama alone(target.model, kContiguous, limit);
+    CachedLlama alone(target.model, kNoPages, limit);
     const Outcome plain = decode_plainly(alone.llama, request);
     for (const int K : {1, 2, 3, 5, 8, 32}) {
       SCOPED_TRACE(fmt::format("limit {}, K {}", limit, K));
-      SpeculationPair pair(target.model, draft.model, kContiguous, limit);
+      SpeculationPair pair(target.model, draft.model, kNoPages, limit);
       const Outcome run = speculate_greedily(pair.target.llama, pair.drafter, request, K, limit);
       expect_same_text(run, plain);
-      for (const RoundRecord& record : run.rounds) {
+      for (const CheckedRound& record : run.rounds) {
         EXPECT_EQ(record.round.drafted, std::min(K, limit - 1 - record.round.start));
       }
     }
@@ -245,7 +245,7 @@ TEST(GreedyEdgesTest, FillsTheModelsOwnContext) {
   const int limit = target.model.config().max_seq_len;
   std::vector<TokenId> prompt = random_tokens(limit - 20, 3800, 1);
   const Asked request = ids_request(prompt, 21);
-  CachedLlama alone(target.model, kContiguous, limit);
+  CachedLlama alone(target.model, kNoPages, limit);
   const Outcome plain = decode_plainly(alone.llama, request);
   SpeculationPair pair(target.model, draft.model, 16, limit);
   const Outcome run = speculate_greedily(pair.target.llama, pair.drafter, request, 6, limit);
@@ -268,14 +268,14 @@ TEST(GreedyEdgesTest, PlainStepsFollowOnceTheDraftIsFull) {
   const LoadedModel target("target"), draft(directory.path(), make_cpu_backend(2));
   ASSERT_EQ(draft.model.config().max_seq_len, kDraftLimit);
   const Asked request = ids_request(prompt_of(0), 40);
-  CachedLlama alone(target.model, kContiguous, 80);
+  CachedLlama alone(target.model, kNoPages, 80);
   const Outcome plain = decode_plainly(alone.llama, request);
   for (const int K : {1, 3, 5, 8}) {
     SCOPED_TRACE(fmt::format("K {}", K));
     SpeculationPair pair(target.model, draft.model, 16, 80);
     const Outcome run = speculate_greedily(pair.target.llama, pair.drafter, request, K, 2048);
     expect_same_text(run, plain);
-    for (const RoundRecord& record : run.rounds) {
+    for (const CheckedRound& record : run.rounds) {
       const int room = std::max(0, kDraftLimit - record.round.start);
       EXPECT_EQ(record.round.drafted, std::min(K, room));
     }

@@ -52,7 +52,7 @@ class ModelDrafterTest : public ::testing::Test {
 
 // The draft's own greedy continuation, which plain decoding gives as well.
 TEST_F(ModelDrafterTest, DraftsAreTheModelsOwnText) {
-  CachedLlama alone(model_.model, kContiguous, kMaxLength), cached(model_.model, 3, kMaxLength);
+  CachedLlama alone(model_.model, kNoPages, kMaxLength), cached(model_.model, 3, kMaxLength);
   GreedyDrafter drafter(cached.llama, kMaxLength);
   for (const int length : {1, 2, 17}) {
     const Outcome plain = decode_plainly(alone.llama, ids_request(context(length, 1), 8));

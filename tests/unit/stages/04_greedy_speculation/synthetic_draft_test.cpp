@@ -10,7 +10,7 @@
 namespace specdec {
 namespace {
 
-constexpr int kVocab = 8;
+constexpr int kWords = 8;
 constexpr int kRounds = 20'000;
 constexpr double kAlphas[] = {0, 0.3, 0.6, 0.8, 0.95, 1};
 constexpr int kSpecLengths[] = {1, 2, 3, 5, 8};
@@ -23,13 +23,13 @@ constexpr int kComparisons = 6 * 5 + 6 * (1 + 2 + 3 + 5 + 8) + 6 * 5;
 TokenId next_token(std::span<const TokenId> prefix) {
   const std::size_t n = prefix.size();
   const auto before = static_cast<std::size_t>(n < 2 ? 0 : prefix[n - 2]);
-  return static_cast<TokenId>((5 * static_cast<std::size_t>(prefix[n - 1]) + before + n) % kVocab);
+  return static_cast<TokenId>((5 * static_cast<std::size_t>(prefix[n - 1]) + before + n) % kWords);
 }
 
 class SayNext {
  public:
   std::span<const float> operator()(std::span<const TokenId> prefix) {
-    row_.assign(kVocab, 0.f);
+    row_.assign(kWords, 0.f);
     row_[static_cast<std::size_t>(next_token(prefix))] = 1;
     return row_;
   }
@@ -44,8 +44,8 @@ RunStats run_rounds(double alpha, int spec_length) {
     text.push_back(next_token(text));
   }
   const Asked request = ids_request({1}, static_cast<int>(text.size()));
-  SyntheticDrafter drafter(std::move(text), alpha, 12345u + unsigned(spec_length), kVocab);
-  TableModel target(kVocab, SayNext());
+  SyntheticDrafter drafter(std::move(text), alpha, 12345u + unsigned(spec_length), kWords);
+  TableModel target(kWords, SayNext());
   DraftAndVerify steps(target, drafter, spec_length, 1 << 20);
   Generation generation(request, request.tokenizer_or_null());
   std::vector<TokenId> context = request.prompt;

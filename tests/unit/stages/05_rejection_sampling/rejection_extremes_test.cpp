@@ -2,6 +2,7 @@
 #include "stages/05_rejection_sampling/sampling_drafter.h"
 #include "stages/programs/sampling/speculation_options.h"
 #include "tests/every_path.h"
+#include "tests/special_numbers.h"
 #include "tests/table_model.h"
 #include "tests/test_support.h"
 
@@ -85,8 +86,6 @@ TEST_F(SpeculationTest, OptionsOutOfRangeAreRefused) {
 
 // ---- rows that are no distribution ----
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr const char* kNothing = "there is nothing to sample from";
 
 // The target's row after three tokens, the prompt's and two of the text, is bad: those two have

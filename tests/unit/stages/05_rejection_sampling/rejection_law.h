@@ -17,6 +17,8 @@
 // path of random choices, and that of the target alone, computed from its logits only.
 namespace specdec::law {
 
+// Of probabilities that must be equal; of a law that is another one.
+inline constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
 inline constexpr int kNoLimit = 1 << 20;
 
 struct Size {
@@ -113,6 +115,10 @@ Law law_by_rounds(const Scenario& scenario, WalkRound&& walk_round) {
     }
   }
   return law;
+}
+
+inline Text tokens_of(const Drafts& drafts) {
+  return {drafts.tokens().begin(), drafts.tokens().end()};
 }
 
 inline bool has_tokens(const Generation& generation) { return !generation.tokens().empty(); }

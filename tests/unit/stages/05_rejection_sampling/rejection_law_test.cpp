@@ -8,8 +8,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12;
-
 // The names of the rules that are checked: coupled is not, because races have too many paths.
 class RejectionLawTest : public ::testing::TestWithParam<std::string> {
  protected:

@@ -227,7 +227,7 @@ TEST(SameSeed, SameTokensOnEveryCacheThreadCountAndPrefill) {
   for (const char* rule : {"rejection", "coupled"}) {
     const SpeculationRun want = run_on(16, 2, 256, rule);
     ASSERT_EQ(want.tokens.size(), 48u);
-    for (const int page_size : {kContiguous, 1, 3, 16}) {
+    for (const int page_size : {kNoPages, 1, 3, 16}) {
       for (const int threads : {1, 3}) {
         for (const int max_pass_rows : {1, 7, 256}) {
           SCOPED_TRACE(fmt::format("{} {} {} {}", rule, page_size, threads, max_pass_rows));

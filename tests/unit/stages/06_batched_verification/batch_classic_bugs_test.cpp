@@ -55,7 +55,7 @@ TEST_F(BatchClassicBugs, WhoTakesOverASlotHasNothingOfItsLastOwner) {
     requests.push_back(
         sampled_request(i, 3 + static_cast<int>(i), 2 + static_cast<int>(i * 5 % 19)));
   }
-  for (const int page_size : {kContiguous, 1, 3}) {
+  for (const int page_size : {kNoPages, 1, 3}) {
     SCOPED_TRACE(::testing::Message() << "pages of " << page_size);
     TableShape shape{.page_size = page_size, .draft_page_size = page_size};
     shape.options.max_batch = 3;

@@ -56,7 +56,7 @@ bool serve(std::mt19937& random, const TablePair& tables, bool prefix_cache) {
       expect_same_tokens(on.alone(plain), alone);
     }
   }
-  return had_everything(run, prefix_cache && workload.shape.page_size != kContiguous);
+  return had_everything(run, prefix_cache && workload.shape.page_size != kNoPages);
 }
 
 TEST(BatchSameText, EveryRequestGetsWhatItGetsAloneWithAPrefixCache) {

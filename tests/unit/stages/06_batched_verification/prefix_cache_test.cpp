@@ -17,10 +17,10 @@ using ::testing::IsEmpty;
 
 using Tokens = std::vector<TokenId>;
 
-std::uint64_t always_seven(std::uint64_t, std::span<const TokenId>) { return 7; }
+std::uint64_t one_hash(std::uint64_t, std::span<const TokenId>) { return 7; }
 
 // `count` tokens from `first` on: 5, 6, 7, ...
-Tokens numbers(int first, int count) {
+Tokens counted_from(int first, int count) {
   Tokens tokens(static_cast<std::size_t>(count));
   std::iota(tokens.begin(), tokens.end(), first);
   return tokens;
@@ -68,8 +68,8 @@ INSTANTIATE_TEST_SUITE_P(PageSizes, PrefixCacheTest, ::testing::Values(1, 3, 16)
 TEST_P(PrefixCacheTest, RequestsThatBeginAlikeShareFullPages) {
   const int size = GetParam();
   Pool pool(20, size);
-  const Tokens system = numbers(0, 3 * size), one = system + numbers(100, size + 1),
-               other = system + numbers(200, size + 1);
+  const Tokens system = counted_from(0, 3 * size), one = system + counted_from(100, size + 1),
+               other = system + counted_from(200, size + 1);
   const SequenceId a = pool.prefill(one);
   EXPECT_EQ(pool.prefixes.pages(), 4);
   const SequenceId b = pool.prefixes.create(other);
@@ -92,7 +92,7 @@ TEST_P(PrefixCacheTest, RequestsThatBeginAlikeShareFullPages) {
 TEST_P(PrefixCacheTest, AtLeastTheLastTokenStaysToBeComputed) {
   const int size = GetParam();
   Pool pool(8, size);
-  const Tokens prompt = numbers(0, 4 * size);
+  const Tokens prompt = counted_from(0, 4 * size);
   pool.serve(prompt + Tokens{999});
   EXPECT_EQ(pool.prefixes.pages(), 4);
   for (int n = 0; n <= 4 * size; n++) {
@@ -111,7 +111,8 @@ TEST_P(PrefixCacheTest, AtLeastTheLastTokenStaysToBeComputed) {
 TEST_P(PrefixCacheTest, OnlyFullAndComputedPagesOfThePromptAreTakenIn) {
   const int size = GetParam();
   Pool pool(20, size);
-  const Tokens prompt = numbers(0, 3 * size + 1), speculated = prompt + numbers(500, 3 * size);
+  const Tokens prompt = counted_from(0, 3 * size + 1),
+               speculated = prompt + counted_from(500, 3 * size);
   const SequenceId id = pool.prefixes.create(prompt);
   pool.prefixes.add(id, prompt);
   EXPECT_EQ(pool.prefixes.pages(), 0) << "nothing is computed";
@@ -134,7 +135,7 @@ TEST_P(PrefixCacheTest, OnlyFullAndComputedPagesOfThePromptAreTakenIn) {
 TEST_P(PrefixCacheTest, TheLastPageOfAPromptIsTakenInOnlyWithATokenBehindIt) {
   const int size = GetParam();
   Pool pool(20, size);
-  const Tokens prompt = numbers(0, 2 * size);
+  const Tokens prompt = counted_from(0, 2 * size);
   const SequenceId id = pool.prefixes.create(prompt);
   pool.compute(id, prompt, 0);
   pool.prefixes.add(id, prompt);
@@ -143,23 +144,23 @@ TEST_P(PrefixCacheTest, TheLastPageOfAPromptIsTakenInOnlyWithATokenBehindIt) {
 
 TEST(PrefixCacheTest, APromptThatDiffersIsFoundUpToThere) {
   Pool pool(20, 4);
-  pool.serve(numbers(0, 17));
-  Tokens other = numbers(0, 17);
+  pool.serve(counted_from(0, 17));
+  Tokens other = counted_from(0, 17);
   other[9] = 999;
   EXPECT_EQ(pool.prefixes.match_length(other), 8);
   other[4] = 999;
   EXPECT_EQ(pool.prefixes.match_length(other), 4);
   other[0] = 999;
   EXPECT_EQ(pool.prefixes.match_length(other), 0);
-  EXPECT_EQ(pool.prefixes.match_length(numbers(4, 17)), 0) << "cached, but not as a beginning";
-  EXPECT_EQ(pool.prefixes.match_length(numbers(0, 17)), 16);
+  EXPECT_EQ(pool.prefixes.match_length(counted_from(4, 17)), 0) << "cached, but not as a beginning";
+  EXPECT_EQ(pool.prefixes.match_length(counted_from(0, 17)), 16);
 }
 
 TEST(PrefixCacheTest, WhatBothComputedIsTakenInOnceAndNothingBehindACopy) {
   Pool pool(20, 4);
-  const Tokens prompt = numbers(0, 13);
+  const Tokens prompt = counted_from(0, 13);
   const SequenceId a = pool.prefixes.create(prompt), b = pool.prefixes.create(prompt);
-  pool.compute(a, numbers(0, 9), 1);
+  pool.compute(a, counted_from(0, 9), 1);
   pool.prefixes.add(a, prompt);  // two pages
   pool.compute(b, prompt);
   pool.prefixes.add(b, prompt);  // not the third, which stands on b's own copies
@@ -177,7 +178,8 @@ TEST(PrefixCacheTest, WhatBothComputedIsTakenInOnceAndNothingBehindACopy) {
 
 TEST(PrefixCacheTest, TheLeastRecentlyUsedPromptGoesFirstFromItsEnd) {
   Pool pool(20, 4);
-  const Tokens a = numbers(0, 9), b = numbers(100, 9), c = numbers(0, 4) + numbers(200, 5);
+  const Tokens a = counted_from(0, 9), b = counted_from(100, 9),
+               c = counted_from(0, 4) + counted_from(200, 5);
   pool.serve(a);
   pool.serve(b);
   pool.serve(c);  // shares a page with a, which is thereby as young
@@ -204,7 +206,7 @@ TEST(PrefixCacheTest, TheLeastRecentlyUsedPromptGoesFirstFromItsEnd) {
 
 TEST(PrefixCacheTest, AddingAgainCountsAsUsing) {
   Pool pool(20, 4);
-  const Tokens a = numbers(0, 5), b = numbers(100, 5);
+  const Tokens a = counted_from(0, 5), b = counted_from(100, 5);
   const SequenceId id = pool.prefill(a);
   pool.serve(b);
   pool.prefixes.add(id, a);
@@ -216,10 +218,10 @@ TEST(PrefixCacheTest, AddingAgainCountsAsUsing) {
 
 TEST(PrefixCacheTest, PagesInUseAreNotEvicted) {
   Pool pool(20, 4);
-  const Tokens a = numbers(0, 13), b = numbers(100, 9);
+  const Tokens a = counted_from(0, 13), b = counted_from(100, 9);
   const SequenceId id = pool.prefill(a);
   pool.serve(b);
-  const SequenceId half = pool.prefixes.create(numbers(0, 9));
+  const SequenceId half = pool.prefixes.create(counted_from(0, 9));
   EXPECT_EQ(pool.prefixes.evictable(), 2);
   EXPECT_TRUE(pool.prefixes.evict());
   EXPECT_TRUE(pool.prefixes.evict());
@@ -230,7 +232,7 @@ TEST(PrefixCacheTest, PagesInUseAreNotEvicted) {
   EXPECT_TRUE(pool.prefixes.evict()) << "the third page";
   EXPECT_FALSE(pool.prefixes.evict());
   pool.prefixes.clear();
-  EXPECT_EQ(pool.model.text(half), numbers(0, 8)) << "a sequence keeps what it uses";
+  EXPECT_EQ(pool.model.text(half), counted_from(0, 8)) << "a sequence keeps what it uses";
   EXPECT_EQ(pool.n_used(), 2);
   pool.cache.release(half);
   EXPECT_EQ(pool.n_used(), 0);
@@ -238,12 +240,12 @@ TEST(PrefixCacheTest, PagesInUseAreNotEvicted) {
 
 TEST(PrefixCacheTest, StatisticsAreExact) {
   Pool pool(20, 4);
-  pool.serve(numbers(0, 10));
-  pool.serve(numbers(0, 14));
-  pool.serve(numbers(100, 3));
+  pool.serve(counted_from(0, 10));
+  pool.serve(counted_from(0, 14));
+  pool.serve(counted_from(100, 3));
   pool.cache.release(pool.prefixes.create({}));
-  pool.cache.release(pool.prefixes.create(numbers(0, 14)));
-  static_cast<void>(pool.prefixes.match_length(numbers(0, 14)));
+  pool.cache.release(pool.prefixes.create(counted_from(0, 14)));
+  static_cast<void>(pool.prefixes.match_length(counted_from(0, 14)));
   pool.prefixes.evict();
   const PrefixCacheStats& stats = pool.prefixes.stats();
   EXPECT_EQ(stats.lookups, 5);
@@ -257,8 +259,9 @@ TEST(PrefixCacheTest, StatisticsAreExact) {
 }
 
 TEST(PrefixCacheTest, EqualHashesAreToldApart) {
-  Pool pool(20, 4, always_seven);
-  const Tokens x = numbers(0, 4), y = numbers(100, 4), z = numbers(200, 4), end = {999};
+  Pool pool(20, 4, one_hash);
+  const Tokens x = counted_from(0, 4), y = counted_from(100, 4), z = counted_from(200, 4),
+               end = {999};
   pool.serve(x + y + end);
   EXPECT_EQ(pool.prefixes.match_length(y + end), 0) << "y is cached, but behind x";
   EXPECT_EQ(pool.prefixes.match_length(x + x + end), 4);
@@ -276,7 +279,7 @@ TEST(PrefixCacheTest, EqualHashesAreToldApart) {
 }
 
 TEST(PrefixCacheTest, TheHashDependsOnEverythingBefore) {
-  const Tokens page = numbers(0, 4), swapped = {1, 0, 2, 3};
+  const Tokens page = counted_from(0, 4), swapped = {1, 0, 2, 3};
   EXPECT_NE(fnv_prefix_hash(0, page), fnv_prefix_hash(1, page));
   EXPECT_NE(fnv_prefix_hash(0, page), fnv_prefix_hash(0, swapped));
 }
@@ -287,9 +290,9 @@ TEST(PrefixCacheTest, APageIsHashedAfterThePageBefore) {
     befores.push_back(before);
     return before * 1000 + static_cast<std::uint64_t>(page.front()) + 1;
   });
-  pool.serve(numbers(0, 13));
+  pool.serve(counted_from(0, 13));
   befores.clear();
-  EXPECT_EQ(pool.prefixes.match_length(numbers(0, 13)), 12);
+  EXPECT_EQ(pool.prefixes.match_length(counted_from(0, 13)), 12);
   EXPECT_THAT(befores, ElementsAre(0, 1, 1005));
 }
 
@@ -301,7 +304,7 @@ TEST(PrefixCacheTest, TheDestructorGivesEverythingBack) {
   cache.extend({&extension, 1});
   {
     PrefixCache prefixes(cache);
-    prefixes.add(id, numbers(0, 5));
+    prefixes.add(id, counted_from(0, 5));
     cache.release(id);
     EXPECT_EQ(cache.allocator().n_used(), 2);
   }
@@ -323,33 +326,34 @@ class PrefixCacheDeathTest : public ::testing::Test {
 
 TEST_F(PrefixCacheDeathTest, APageThatWasOverwrittenIsNoticed) {
   PrefixCache prefixes(cache_, true);
-  prefixes.add(id_, numbers(0, 5));
-  cache_.release(prefixes.create(numbers(0, 5)));
+  prefixes.add(id_, counted_from(0, 5));
+  cache_.release(prefixes.create(counted_from(0, 5)));
   cache_.memory().layer(1).rows<float>().values[2 * 2 * 2] = 1;  // of page 2, in no prompt
-  cache_.release(prefixes.create(numbers(0, 5)));
+  cache_.release(prefixes.create(counted_from(0, 5)));
   float& key = cache_.memory().layer(0).rows<float>().keys[2 * 2 - 1];  // the last of page 0
   float& value = cache_.memory().layer(1).rows<float>().values[2 * 2];  // the first of page 1
   const float before = key;
   key = 5;
-  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 0 to hold in layer 0 what it held");
+  EXPECT_DEATH(prefixes.create(counted_from(0, 5)), "page 0 to hold in layer 0 what it held");
   key = before;
   value = 5;
-  EXPECT_DEATH(prefixes.create(numbers(0, 5)), "page 1 to hold in layer 1 what it held");
-  cache_.release(prefixes.create(numbers(0, 3)));  // does not find page 1
+  EXPECT_DEATH(prefixes.create(counted_from(0, 5)), "page 1 to hold in layer 1 what it held");
+  cache_.release(prefixes.create(counted_from(0, 3)));  // does not find page 1
 }
 
 TEST_F(PrefixCacheDeathTest, WithoutVerifyNothingIsRead) {
   PrefixCache prefixes(cache_, false);
-  prefixes.add(id_, numbers(0, 5));
+  prefixes.add(id_, counted_from(0, 5));
   cache_.memory().layer(0).rows<float>().keys[0] = 5;
-  EXPECT_EQ(cache_.length(prefixes.create(numbers(0, 5))), 4);
+  EXPECT_EQ(cache_.length(prefixes.create(counted_from(0, 5))), 4);
 }
 
 TEST_F(PrefixCacheDeathTest, MistakesAbort) {
   PrefixCache prefixes(cache_);
-  prefixes.add(id_, numbers(0, 5));
-  EXPECT_DEATH(prefixes.add(id_, numbers(100, 5)), "page 0 of a prompt not to be cached as one of");
-  EXPECT_DEATH(prefixes.add(id_ + 1, numbers(0, 5)), "sequence 1 to exist");
+  prefixes.add(id_, counted_from(0, 5));
+  EXPECT_DEATH(prefixes.add(id_, counted_from(100, 5)),
+               "page 0 of a prompt not to be cached as one of");
+  EXPECT_DEATH(prefixes.add(id_ + 1, counted_from(0, 5)), "sequence 1 to exist");
 }
 
 }  // namespace

@@ -11,8 +11,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
-
 ContextTable below(int V, unsigned seed) { return table(V, seed, random_rows(V, 0)); }
 
 TEST(DraftingLawTest, IsTheTargetsForEveryDrafterAndPolicy) {

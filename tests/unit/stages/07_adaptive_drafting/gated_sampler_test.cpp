@@ -9,12 +9,11 @@
 #include "common/sampling/bad_logits.h"
 #include "kernels/cpu/cpu_backend.h"
 #include "stages/07_adaptive_drafting/survival_model.h"
+#include "tests/special_numbers.h"
 #include "tests/test_support.h"
 
 namespace specdec {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct RecordingGate final : DraftGate {
   bool goes_on(std::span<const double> draft_probs, int) override {

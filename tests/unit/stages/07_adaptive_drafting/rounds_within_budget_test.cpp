@@ -15,8 +15,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
-
 // Estimates survival by the largest probability of q at each place.
 class EstimatesByConfidence : public SpecLengthPolicy, public DraftGate {
  public:

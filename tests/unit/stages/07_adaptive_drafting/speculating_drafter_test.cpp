@@ -46,8 +46,6 @@ Drafts drafted(Drafter& drafter, SequenceId sequence, const Text& context,
   return drafts;
 }
 
-Text tokens_of(const Drafts& drafts) { return {drafts.tokens().begin(), drafts.tokens().end()}; }
-
 Text random_text(std::mt19937& random, std::size_t length) {
   Text text;
   while (text.size() < length) text.push_back(static_cast<TokenId>(random() % V));

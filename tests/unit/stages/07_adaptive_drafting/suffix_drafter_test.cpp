@@ -93,8 +93,6 @@ Drafts drafted(SuffixDrafter& drafter, SequenceId sequence, const Text& context,
   return drafts;
 }
 
-Text tokens_of(const Drafts& drafts) { return {drafts.tokens().begin(), drafts.tokens().end()}; }
-
 Text fresh(const Text& context, int K, const SuffixDrafter::Options& options = kChain) {
   SuffixDrafter drafter(options);
   return tokens_of(drafted(drafter, drafter.create(), context, K));

@@ -77,7 +77,7 @@ class GreedyTreeTest : public ::testing::Test {
   static const Outcome& plain(HostRows* logits = nullptr) {
     static HostRows rows;
     static const Outcome outcome = [] {
-      CachedLlama alone(target().model, kContiguous, kLength);
+      CachedLlama alone(target().model, kNoPages, kLength);
       return decode_plainly(alone.llama, request(), [](ConstDeviceRows row) {
         rows.push_back(to_host(*target().backend, row));
       });
@@ -90,7 +90,7 @@ class GreedyTreeTest : public ::testing::Test {
 TEST_F(GreedyTreeTest, TextAndBitsAreThoseOfPlainDecoding) {
   HostRows want;
   const Outcome& plain_run = plain(&want);
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     for (const auto& shape : {top({3, 2, 1}), top({1, 1, 1, 1, 1}), top({4}), top({2, 2, 2}),
                               grown(12, 4, 5), grown(3, 2, 6)}) {
       Pair pair(target().model, draft().model, page_size, shape);
@@ -147,7 +147,7 @@ TEST_F(GreedyTreeTest, TheTargetsOwnLikeliestTokensAreAcceptedToTheLeaf) {
 }
 
 TEST_F(GreedyTreeTest, CachesEqualAFreshPrefillAfterEveryRound) {
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     Pair pair(target().model, draft().model, page_size, top({3, 2, 1}));
     const auto check = [&](const Round&, const DraftAndVerify& steps, auto context) {
       expect_fresh(target().model, pair.target, steps.sequence(), context);
@@ -161,7 +161,7 @@ TEST_F(GreedyTreeTest, CachesEqualAFreshPrefillAfterEveryRound) {
 // The second one is right for a while: its cache is rolled back by itself.
 TEST_F(GreedyTreeTest, EachOfTwoDraftModelsKeepsItsOwnPath) {
   const int V = target().model.config().vocab_size;
-  for (const int page_size : {kContiguous, 1, 16}) {
+  for (const int page_size : {kNoPages, 1, 16}) {
     CachedLlama big(target().model, page_size, kLength), first(target().model, page_size, kLength),
         second(draft().model, page_size, kLength);
     const auto chain = [&](CachedLlama& model) {

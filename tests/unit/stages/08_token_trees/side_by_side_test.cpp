@@ -7,11 +7,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
-constexpr double kRow = 1e-6;  // logits are float32
-
-const NamedSiblingRule& kRejection = find_sibling_rule("rejection");
-
 // A draft model, and the number of its chains.
 struct Beside {
   ContextTable table;

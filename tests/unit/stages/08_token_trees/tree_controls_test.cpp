@@ -10,12 +10,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12, kSurelyOff = 1e-3;
-// Logits are float32: a row that is given as probabilities is off by so much.
-constexpr double kRow = 1e-6;
-
-const NamedSiblingRule& kRejection = find_sibling_rule("rejection");
-
 // Stage 0's row after "the", at every place.
 Scenario same_row(int levels, int new_tokens) {
   const auto always = [](std::vector<double> row) {

@@ -17,6 +17,11 @@
 // verification, the judge and the rollback, all with the code that programs run.
 namespace specdec::law {
 
+// Logits are float32: a row that is given as probabilities is off by so much.
+inline constexpr double kRow = 1e-6;
+
+inline const NamedSiblingRule& kRejection = find_sibling_rule("rejection");
+
 template <typename Shape, typename... Args>
 MakeTreeShape shape(Args... args) {
   return [=] { return std::make_unique<Shape>(args...); };

@@ -6,8 +6,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12;
-
 void expect_law(const Scenario& scenario, const NamedShape& shape, const NamedSiblingRule& rule) {
   const TreeLaw result = tree_law(scenario, shape.make, rule);
   const double difference = largest_difference(result.law, target_law(scenario));

@@ -9,8 +9,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12, kVisible = 1e-3;
-
 struct NamedTrees {
   std::string name;
   MakeDrafter make;
@@ -131,7 +129,7 @@ TEST(TreeLenienceTest, OneChainHasStageFivesLaw) {
       const Scenario scenario = lenient(lenience, sampling);
       const Law law = lenient_law(scenario, [] { return std::make_unique<Chains>(1, 2); });
       EXPECT_LT(largest_difference(law, speculation_law(scenario)), kExact) << lenience;
-      EXPECT_EQ(largest_difference(law, target_law(scenario)) > kVisible,
+      EXPECT_EQ(largest_difference(law, target_law(scenario)) > kSurelyOff,
                 lenience < 0.9 || sampling.temperature > 0)
           << lenience;
     }
@@ -148,7 +146,7 @@ TEST(TreeLenienceTest, KeepsItsBound) {
     const Scenario scenario = lenient(lenience, {.temperature = 1});
     for (const MakeTreeShape& shape : shapes) {
       const Law law = lenient_law(scenario, shape);
-      EXPECT_GT(largest_difference(law, target_law(scenario)), kVisible);
+      EXPECT_GT(largest_difference(law, target_law(scenario)), kSurelyOff);
       expect_bound_of_lenience(law, scenario);
     }
   }

@@ -63,7 +63,7 @@ struct FeatureDraftModel {
 
 // A target with a feature layer that drafts trees for it.
 struct FeatureDrafting {
-  // page_size: of both caches; kContiguous: stage 2's. pages: of the target's; 0: enough.
+  // page_size: of both caches; kNoPages: stage 2's. pages: of the target's; 0: enough.
   FeatureDrafting(const FeatureFolder& folder, const TreeKind& kind, int max_requests,
                   int page_size, int pages = 0)
       : room(room_of(kind, max_requests)),

@@ -152,7 +152,7 @@ class Reference {
 
 // What the target computes for these tokens, as the layer reads it.
 std::vector<Row> rows_of_target(std::span<const TokenId> tokens, const std::vector<int>& places) {
-  CachedLlama fresh(self_target(), kContiguous, int(tokens.size()));
+  CachedLlama fresh(self_target(), kNoPages, int(tokens.size()));
   Backend& backend = self_target().backend();
   const int width = int(places.size()) * self_target().config().d_model;
   const DeviceArray<float> made(backend, tokens.size() * std::size_t(width));

@@ -122,7 +122,7 @@ TEST_P(FeatureText, EachRoundIsThatOfAFreshLayer) {
       r.speculation.sampling = {.temperature = 4};
       r.speculation.draft_temperature = 4;
     }
-    FeatureDrafting self(folder_, kind_, 1, trial % 2 == 0 ? kContiguous : 3);
+    FeatureDrafting self(folder_, kind_, 1, trial % 2 == 0 ? kNoPages : 3);
     Checked checked(self, folder_, kind_);
     run_tree_alone(self.rows, checked, *kind_.rule, r);
     drafted += checked.drafted;

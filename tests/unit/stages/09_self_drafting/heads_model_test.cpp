@@ -115,7 +115,7 @@ class HeadsModelTest : public ::testing::TestWithParam<Says> {
 
   Backend& backend_ = target_model().backend();
   const std::size_t V_ = std::size_t(target_model().config().vocab_size);
-  CachedLlama llama_{target_model(), kContiguous, kPositions, kRequests};
+  CachedLlama llama_{target_model(), kNoPages, kPositions, kRequests};
   TargetRows rows_{llama_.llama, {Outputs::kAfterNorm}, kRequests, 8};
   std::unique_ptr<Heads> heads_ = random_heads();
   std::vector<DraftHead> says_ = random_says(GetParam());

@@ -28,7 +28,7 @@ DraftRequest request_of(SequenceId sequence, SequenceId target, std::span<const 
 // so they have the right positions, see the right context, and each its own request.
 TEST(Lookahead, EachSaysWhatComesAfterIt) {
   const std::vector<TokenId> tokens = random_tokens(3, 4000, 1);
-  for (const int page_size : {kContiguous, 1, 3}) {
+  for (const int page_size : {kNoPages, 1, 3}) {
     for (const int max_pass_rows : {2, 256}) {
       Engine engine("draft", make_cpu_backend(2), page_size, {.max_pass_rows = max_pass_rows});
       Llama& llama = *engine.llama;
@@ -98,7 +98,7 @@ class LookaheadRounds : public ::testing::TestWithParam<std::string_view> {
 
 // After every round, the target's cache is that of a fresh prefill. A round costs two passes.
 TEST_P(LookaheadRounds, LeaveNothingInTheCache) {
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     const BatchRequest r = request();
     SelfDrafting self("lookahead", kind_, 1, page_size, 0);
     DraftAndVerify steps =

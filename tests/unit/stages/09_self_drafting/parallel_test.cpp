@@ -18,7 +18,7 @@ DraftRequest request_of(SequenceId sequence, SequenceId draft, std::span<const T
 // Each mask says what the draft model proposes after the context and as many masks. A pass feeds
 // what is new of the context and K - 1 masks, and all requests share it.
 TEST(Parallel, EachMaskSaysOneTokenMore) {
-  for (const int page_size : {kContiguous, 1, 3}) {
+  for (const int page_size : {kNoPages, 1, 3}) {
     for (const int max_pass_rows : {2, 256}) {
       Engine engine("draft", make_cpu_backend(2), page_size, {.max_pass_rows = max_pass_rows});
       Llama& llama = *engine.llama;
@@ -80,7 +80,7 @@ class ParallelRounds : public ::testing::TestWithParam<std::string_view> {
 TEST_P(ParallelRounds, CacheTokensOfTheTextAlone) {
   std::mt19937 random(9);
   int kept_several = 0;
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     BatchRequest r = random_request(random, excerpt(random, 12), kind_.room().levels);
     const int K = r.spec_length = kind_.room().levels;
     r.context_limit = kPositions;

@@ -10,8 +10,6 @@
 namespace specdec::law {
 namespace {
 
-constexpr double kExact = 1e-12;
-
 // Says of the draft at each place what it is on average over the drafts before it, by a table of
 // what follows each token: all that heads could know at best. first: of the draft at the first
 // place, which look-ahead tokens take from the target.

@@ -80,7 +80,7 @@ std::int64_t expect_plain_texts(const Way& way) {
   std::int64_t accepted = 0;
   for (int trial = 0; trial < 6; trial++) {
     BatchRequest request = greedy_request(random, 1 + trial % way.kind.room().levels);
-    const Outcome got = way.alone(request, trial % 2 == 0 ? 3 : kContiguous);
+    const Outcome got = way.alone(request, trial % 2 == 0 ? 3 : kNoPages);
     expect_same_tokens(got, plain_decoding(request));
     accepted += got.stats.accepted;
   }

@@ -35,7 +35,7 @@ class BeamLlamaTest : public ::testing::Test {
             .beams = {.width = width}};
   }
   static FoundBeams plain(const AskedBeams& asked) {
-    CachedLlama alone(target().model, kContiguous, kLength);
+    CachedLlama alone(target().model, kNoPages, kLength);
     return search_plainly(alone.llama, asked);
   }
   static int steps_of(const FoundBeams& found) {
@@ -50,7 +50,7 @@ TEST_F(BeamLlamaTest, ScoresAreThoseOfTheTexts) {
   const AskedBeams beams = asked(3);
   const FoundBeams found = plain(beams);
   ASSERT_EQ(found.hypotheses.size(), 3u);
-  CachedLlama alone(target().model, kContiguous, kLength);
+  CachedLlama alone(target().model, kNoPages, kLength);
   for (const Hypothesis& hypothesis : found.hypotheses) {
     std::vector<TokenId> text = beams.prompt;
     text.insert(text.end(), hypothesis.tokens.begin(), hypothesis.tokens.end());
@@ -76,7 +76,7 @@ TEST_F(BeamLlamaTest, EveryDraftAndEveryCacheFindThePlainHypotheses) {
   const AskedBeams beams = asked(4);
   const FoundBeams want = plain(beams);
   const std::vector<TokenId> words = random_tokens(500, 3840, 7);
-  for (const int page_size : {kContiguous, 1, 3, 16}) {
+  for (const int page_size : {kNoPages, 1, 3, 16}) {
     SCOPED_TRACE(page_size);
     CachedLlama cached(target().model, page_size, kLength);
     CachedLlama small(draft().model, page_size, kLength), same(target().model, page_size, kLength);
@@ -176,7 +176,7 @@ class LooksAtRows final : public Drafter {
     const auto cached = request.context.first(request.context.size() - 1);
     const int n = int(cached.size()), first = looked++ % n;
     const auto got = to_host(rows_.backend(), rows_.rows(request.target_sequence, cached, first));
-    CachedLlama fresh(*model, kContiguous, n);
+    CachedLlama fresh(*model, kNoPages, n);
     const DeviceArray<float> memory(rows_.backend(), std::size_t(n - first) * rows_.width());
     Outputs out;
     out.hidden = matrix(memory, n - first, rows_.width());

@@ -26,7 +26,7 @@ std::vector<RunOptions> make(const std::string& spec, const RunOptions& defaults
   return make_workload(spec, defaults, target());
 }
 
-std::string refusal(const std::string& spec) {
+std::string spec_refusal(const std::string& spec) {
   return error_message([&] { make(spec); });
 }
 
@@ -242,16 +242,16 @@ TEST(WorkloadBadInputTest, EachMistakeHasItsMessage) {
   const std::string form =
       "; write it like poisson:rate=20,n=16; the keys are rate, n, seed, "
       "min_new_tokens, max_new_tokens, min_prompt, max_prompt, sampled, kinds";
-  EXPECT_EQ(refusal("uniform:n=3"),
+  EXPECT_EQ(spec_refusal("uniform:n=3"),
             "--workload: \"uniform:n=3\" does not begin with poisson:" + form);
-  EXPECT_EQ(refusal(""), "--workload: \"\" does not begin with poisson:" + form);
-  EXPECT_EQ(refusal("poisson:"), "--workload: there is no key \"\"" + form);
-  EXPECT_EQ(refusal("poisson:rate=1,n=2,"), "--workload: there is no key \"\"" + form);
-  EXPECT_EQ(refusal("poisson:rate=1,m=2"), "--workload: there is no key \"m\"" + form);
-  EXPECT_EQ(refusal("poisson:rate=1,n"), "--workload: n has no value" + form);
-  EXPECT_EQ(refusal("poisson:rate=1,n=2,n=3"), "--workload: n occurs twice" + form);
-  EXPECT_EQ(refusal("poisson:n=2"), "--workload: rate is missing" + form);
-  EXPECT_EQ(refusal("poisson:rate=2"), "--workload: n is missing" + form);
+  EXPECT_EQ(spec_refusal(""), "--workload: \"\" does not begin with poisson:" + form);
+  EXPECT_EQ(spec_refusal("poisson:"), "--workload: there is no key \"\"" + form);
+  EXPECT_EQ(spec_refusal("poisson:rate=1,n=2,"), "--workload: there is no key \"\"" + form);
+  EXPECT_EQ(spec_refusal("poisson:rate=1,m=2"), "--workload: there is no key \"m\"" + form);
+  EXPECT_EQ(spec_refusal("poisson:rate=1,n"), "--workload: n has no value" + form);
+  EXPECT_EQ(spec_refusal("poisson:rate=1,n=2,n=3"), "--workload: n occurs twice" + form);
+  EXPECT_EQ(spec_refusal("poisson:n=2"), "--workload: rate is missing" + form);
+  EXPECT_EQ(spec_refusal("poisson:rate=2"), "--workload: n is missing" + form);
 }
 
 TEST(WorkloadBadInputTest, NumbersHaveRanges) {
@@ -275,13 +275,13 @@ TEST(WorkloadBadInputTest, NumbersHaveRanges) {
       {"kinds=chat+prose", "there is no kind \"prose\""},
   };
   for (const auto& [item, message] : cases) {
-    EXPECT_THAT(refusal(fmt::format("poisson:{}", item)), HasSubstr(message));
+    EXPECT_THAT(spec_refusal(fmt::format("poisson:{}", item)), HasSubstr(message));
   }
-  EXPECT_EQ(refusal("poisson:rate=1,n=2,min_prompt=30,max_prompt=20"),
+  EXPECT_EQ(spec_refusal("poisson:rate=1,n=2,min_prompt=30,max_prompt=20"),
             "--workload: min_prompt is 30, but max_prompt is only 20");
-  EXPECT_EQ(refusal("poisson:rate=1,n=2,min_new_tokens=200"),
+  EXPECT_EQ(spec_refusal("poisson:rate=1,n=2,min_new_tokens=200"),
             "--workload: min_new_tokens is 200, but max_new_tokens is only 128");
-  EXPECT_THAT(refusal("poisson:rate=1,n=2,min_prompt=100000,max_prompt=100000"),
+  EXPECT_THAT(spec_refusal("poisson:rate=1,n=2,min_prompt=100000,max_prompt=100000"),
               HasSubstr("has no document of more than 100000 tokens; reduce min_prompt"));
 }
 

@@ -17,7 +17,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::StrEq;
 
-constexpr KvShape kShape{.n_layers = 1, .n_kv_heads = 1, .head_dim = 2};
+constexpr KvShape kSmall{.n_layers = 1, .n_kv_heads = 1, .head_dim = 2};
 
 constexpr const char* kLegend =
     "A█ full page of sequence A   A▂ partly full   2█ shared by 2 sequences   · free\n";
@@ -34,7 +34,7 @@ int columns(const std::string& line) {  // characters that are no continuation b
 
 TEST(PoolPictureTest, AnEmptyPool) {
   MemoryBackend backend;
-  const PagedKvCache cache(backend, kShape, 3, 4);
+  const PagedKvCache cache(backend, kSmall, 3, 4);
   EXPECT_THAT(pool_picture(cache), StrEq("3 pages of 4 tokens: 0 in use, 0 of them shared, peak 0\n"
                                          "     0  ·  ·  ·\n" +
                                          std::string(kLegend)));
@@ -42,7 +42,7 @@ TEST(PoolPictureTest, AnEmptyPool) {
 
 TEST(PoolPictureTest, OwnersSharersAndFilling) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 24, 8);
+  PagedKvCache cache(backend, kSmall, 24, 8);
   const SequenceId a = append(cache, cache.create(), 27);
   const SequenceId b = append(cache, cache.share_prefix(a, 20), 13);
   append(cache, cache.create(), 1);
@@ -65,7 +65,7 @@ TEST(PoolPictureTest, OwnersSharersAndFilling) {
 
 TEST(PoolPictureTest, ASharedPageIsAsFullAsItsFullestOwnerSees) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 2, 8);
+  PagedKvCache cache(backend, kSmall, 2, 8);
   const SequenceId a = append(cache, cache.create(), 6);
   cache.share_prefix(a, 1);
   EXPECT_THAT(pool_picture(cache), HasSubstr("     0  2▆ ·\n"));
@@ -75,7 +75,7 @@ TEST(PoolPictureTest, ASharedPageIsAsFullAsItsFullestOwnerSees) {
 
 TEST(PoolPictureTest, EveryHeightOfAPage) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 20, 16);
+  PagedKvCache cache(backend, kSmall, 20, 16);
   for (int tokens = 1; tokens <= 16; tokens++) append(cache, cache.create(), tokens);
   EXPECT_THAT(pool_picture(cache),
               HasSubstr("     0  A▁ B▁ C▁ D▂ E▂ F▃ G▃ H▄ I▄ J▅ K▅ L▆ M▆ N▇ O▇ P█ ·  ·  ·  ·\n"));
@@ -83,7 +83,7 @@ TEST(PoolPictureTest, EveryHeightOfAPage) {
 
 TEST(PoolPictureTest, LinesOfFreePagesAreCounted) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 110, 1);
+  PagedKvCache cache(backend, kSmall, 110, 1);
   const SequenceId a = append(cache, cache.create(), 5);
   EXPECT_THAT(pool_picture(cache), HasSubstr("     0  A█ A█ A█ A█ A█ ·  ·  ·  ·  ·  ·  ·  ·  ·  ·"
                                              "  ·  ·  ·  ·  ·\n"
@@ -106,7 +106,7 @@ TEST(PoolPictureTest, LinesOfFreePagesAreCounted) {
 
 TEST(PoolPictureTest, NoLineIsWiderThan80Columns) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 100'000, 100);
+  PagedKvCache cache(backend, kSmall, 100'000, 100);
   for (int i = 0; i < 60; i++) append(cache, cache.create(), 100 * (i * 7 + 1));
   append(cache, 3, 4'000'000);
   cache.fork(3);
@@ -123,7 +123,7 @@ TEST(PoolPictureTest, NoLineIsWiderThan80Columns) {
 
 TEST(PoolPictureTest, TheTableOfALongSequenceIsWrapped) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 64, 1);
+  PagedKvCache cache(backend, kSmall, 64, 1);
   append(cache, cache.create(), 40);
   EXPECT_THAT(pool_picture(cache),
               HasSubstr("A  sequence 0: 40 tokens in pages 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 "
@@ -134,7 +134,7 @@ TEST(PoolPictureTest, TheTableOfALongSequenceIsWrapped) {
 
 TEST(PoolPictureTest, PagesHeldByNoSequenceAreNotFree) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 64, 8);
+  PagedKvCache cache(backend, kSmall, 64, 8);
   const SequenceId a = append(cache, cache.create(), 20);
   cache.hold(0);
   cache.hold(1);
@@ -152,7 +152,7 @@ TEST(PoolPictureTest, PagesHeldByNoSequenceAreNotFree) {
 
 TEST(PoolPictureTest, ColoursOnlyWhenAskedFor) {
   MemoryBackend backend;
-  PagedKvCache cache(backend, kShape, 5, 8);
+  PagedKvCache cache(backend, kSmall, 5, 8);
   const SequenceId a = append(cache, cache.create(), 12);
   append(cache, cache.share_prefix(a, 8), 4);
   EXPECT_THAT(pool_picture(cache), Not(HasSubstr("\x1b")));

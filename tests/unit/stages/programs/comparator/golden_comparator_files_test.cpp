@@ -7,6 +7,7 @@
 #include "stages/programs/comparator/data_flow.h"
 #include "stages/programs/comparator/golden_file.h"
 #include "stages/programs/comparator/greedy_steps.h"
+#include "tests/special_numbers.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -14,8 +15,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 TEST(DataFlowTest, NamesStandInTheOrderOfComputation) {
   const std::vector<std::string> in_order{"embedding",
@@ -102,7 +101,7 @@ TEST_F(GoldenFileTest, Caches) {
 }
 
 TEST_F(GoldenFileTest, NotFiniteIsAnError) {
-  for (const double wrong : {kNan, std::numeric_limits<double>::infinity()}) {
+  for (const float wrong : {kNan, kInfinity}) {
     builder_->computed.at("layers.1.q", 2, 5) = static_cast<float>(wrong);
     EXPECT_ERROR(written(), "at row 1, index 5: a golden tensor must be finite");
   }

@@ -4,6 +4,7 @@
 
 #include "common/base/json_value.h"
 #include "stages/programs/comparator/comparator.h"
+#include "tests/special_numbers.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/programs/comparator/golden_comparator_files.h"
 
@@ -15,8 +16,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Status = ComparisonStatus;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int kTensors = 1 + 3 * 13 + 2;
 const std::vector<TokenId> kPrompt{1, 7, 33, 12, 48, 9, 20, 5, 41, 16};
 

@@ -1,0 +1,9 @@
+#pragma once
+#include <limits>
+
+namespace specdec {
+
+inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
+inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+}  // namespace specdec
