@@ -42,7 +42,8 @@ benchmark-programs: setup
 probes: setup
 	$(call built,programs course_probes)
 
-demo: build ## show what speculation gains, then run the stages side by side on one prompt
+demo: setup ## show what speculation gains, then run the stages side by side on one prompt
+	$(call built,$(notdir $(wildcard stages/0[1-6]_*)))
 	@python3 $(PROGRAMS)/demo.py $(BUILD)
 
 comma := ,

@@ -3,17 +3,20 @@
 
 usage: compile_with_clang.py BUILD CLANG
 Warnings are errors, as in the build. Precompiled headers are left out: each file must include what it
-needs. Exit code 1: a file does not compile; 77: there is no clang++.
+needs. Sources that are compiled together are so here, too, and with SPECDEC_FULL=1 each by itself.
+Exit code 1: a file does not compile; 77: there is no clang++.
 """
 import concurrent.futures
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 CLANGS_OWN = "in_place_of"  # these, clang++ compiles in the build
+TOGETHER = re.compile(r'^#include "(.*)"$', re.MULTILINE)  # in a file that CMake wrote
 
 
 def call(entry, clang):
@@ -31,6 +34,13 @@ def call(entry, clang):
     return result
 
 
+def sources(file):
+    """What an entry of compile_commands.json compiles."""
+    if "/Unity/unity_" not in file or not os.environ.get("SPECDEC_FULL"):
+        return [file]
+    return TOGETHER.findall(Path(file).read_text(encoding="utf-8"))
+
+
 def calls(build, clang):
     """source -> (folder, words): the first command that compiles it as C++."""
     found = {}
@@ -38,7 +48,9 @@ def calls(build, clang):
         words = shlex.split(entry["command"])
         own = any(word.endswith(CLANGS_OWN) for word in words)
         if not own and "nvcc" not in Path(words[0]).name and "cmake_pch" not in entry["file"]:
-            found.setdefault(entry["file"], (entry["directory"], call(entry, clang)))
+            for source in sources(entry["file"]):
+                own_call = [source if word == entry["file"] else word for word in call(entry, clang)]
+                found.setdefault(source, (entry["directory"], own_call))
     return found
 
 

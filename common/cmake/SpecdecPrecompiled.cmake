@@ -22,3 +22,11 @@ function(specdec_use_precompiled owner)
     endforeach()
   endif()
 endfunction()
+
+# Compiles up to eight sources of a target as one, in a third of the time, since what they share is
+# parsed and instantiated once. So their names must differ, in nameless namespaces, too. For what is
+# around the lessons: a file of a stage, of common or of the kernels is compiled by itself, so that
+# an edit costs no more than that file.
+function(specdec_compile_together)
+  set_target_properties(${ARGN} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
