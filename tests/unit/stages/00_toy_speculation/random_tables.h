@@ -11,6 +11,7 @@ namespace specdec::toy {
 inline constexpr double kExact = 1e-12;   // of what must be equal
 inline constexpr double kVisible = 1e-3;  // of what must differ
 
+// Stage 0's rows after its first word.
 inline const Probs kTarget = example_tables().target_probs[0],
                    kDraft = example_tables().draft_probs[0];
 
