@@ -8,12 +8,11 @@
 #include "stages/07_adaptive_drafting/schedule_spec_length.h"
 #include "stages/07_adaptive_drafting/survival_spec_length.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
+#include "tests/table_model.h"
 #include "tests/test_support.h"
 
 namespace specdec {
 namespace {
-
-using Probs = std::vector<double>;
 
 Round round_of(int drafted, int accepted) {
   return {.drafted = drafted,

@@ -14,12 +14,12 @@
 namespace specdec {
 namespace {
 
-constexpr int E = 6, V = 20;
+constexpr int kInputs = 6, kTokens = 20;
 
 LlamaConfig target_config(bool tied = true) {
   LlamaConfig config;
-  config.d_model = E;
-  config.vocab_size = V;
+  config.d_model = kInputs;
+  config.vocab_size = kTokens;
   config.tied_head = tied;
   return config;
 }
@@ -35,10 +35,10 @@ class HeadFileTest : public ::testing::Test {
   }
   // The tokens 3, 8, 13, 18.
   void put_tokens() {
-    std::vector<std::uint8_t> known(V);
-    for (int token = 3; token < V; token += 5) known[std::size_t(token)] = 1;
+    std::vector<std::uint8_t> known(kTokens);
+    for (int token = 3; token < kTokens; token += 5) known[std::size_t(token)] = 1;
     put("d2t", DType::kI64, {4}, std::vector<std::int64_t>{3, 7, 11, 15});
-    put("t2d", DType::kBool, {V}, known);
+    put("t2d", DType::kBool, {kTokens}, known);
   }
   HeadFile& file() {
     std::ofstream(folder_.path() / "config.json") << config_;
@@ -47,7 +47,7 @@ class HeadFileTest : public ::testing::Test {
       named.push_back({name, {tensor.type, tensor.shape, tensor.bytes}});
     }
     write_safetensors(folder_.path() / "model.safetensors", named);
-    file_ = std::make_unique<HeadFile>(folder_.path(), E);
+    file_ = std::make_unique<HeadFile>(folder_.path(), kInputs);
     return *file_;
   }
   DraftHead load(const LlamaConfig& runs = target_config()) {
@@ -125,8 +125,8 @@ TEST_F(DraftHeadTest, WithoutOneItIsTheTargets) {
   EXPECT_EQ(load().matrix, nullptr);
   config_ = R"({"draft_vocab_size": 20})";  // all
   EXPECT_EQ(load().matrix, nullptr);
-  put("lm_head.weight", DType::kF32, {V, E}, std::vector<float>(V * E));
-  EXPECT_EQ(load().matrix->rows(), V);
+  put("lm_head.weight", DType::kF32, {kTokens, kInputs}, std::vector<float>(kTokens * kInputs));
+  EXPECT_EQ(load().matrix->rows(), kTokens);
   EXPECT_TRUE(load().tokens.empty());
 }
 
@@ -143,9 +143,9 @@ TEST_F(DraftHeadTest, OfFewerTokensItHasTheirRows) {
     ASSERT_EQ(head.matrix->rows(), 4);
     for (int i = 0; i < 4; i++) EXPECT_EQ(row(*head.matrix, i), target.row(3 + 5 * i));
   }
-  std::vector<float> own(4 * E);
+  std::vector<float> own(4 * kInputs);
   std::iota(own.begin(), own.end(), 1.0f);
-  put("lm_head.weight", DType::kF32, {4, E}, own);
+  put("lm_head.weight", DType::kF32, {4, kInputs}, own);
   EXPECT_EQ(row(*load().matrix, 0), (std::vector<float>{1, 2, 3, 4, 5, 6}));
 }
 
@@ -154,13 +154,13 @@ TEST_F(DraftHeadTest, OfAnInflatedTarget) {
   config_ = R"({"draft_vocab_size": 4})";
   put_tokens();
   LlamaConfig runs = target_config();
-  runs.d_model = 2 * E;
-  runs.vocab_size = 3 * V;
+  runs.d_model = 2 * kInputs;
+  runs.vocab_size = 3 * kTokens;
   const DraftHead head = load(runs);
   EXPECT_EQ(head.tokens, (std::vector<std::int32_t>{3, 8, 13, 18, 20, 21, 22, 23, 24, 25, 26, 27}));
   ASSERT_EQ(head.matrix->rows(), 12);
   std::vector<float> got = row(*head.matrix, 2);
-  got.resize(E);
+  got.resize(kInputs);
   EXPECT_EQ(got, HeadOnly(target_config()).row(13));
 }
 
