@@ -95,8 +95,8 @@ inline bool ends_before_its_last_round(const Outcome& o) {
   return embedded().tokenizer.decode(std::span(o.tokens).first(before)).size() > o.text.size();
 }
 
-// page_size kNoPages: stage 2's cache. pages: 0: as many as max_batch sequences of so many
-// positions need.
+// With a page_size of kNoPages, stage 2's cache. With 0 pages, as many as max_batch sequences of so
+// many positions need.
 inline std::unique_ptr<CachedLlama> make_llama(const LlamaModel& model, int page_size, int pages,
                                                int max_batch, int positions = kPositions) {
   if (pages == 0) return std::make_unique<CachedLlama>(model, page_size, positions, max_batch);

@@ -273,6 +273,16 @@ class AdaptiveTest(ProgramTest):
                 if rows == "0":
                     self.assertEqual(summary["stats"]["drafted"], 0)
 
+    def test_a_budget_measures_costs(self):
+        """With as few drafts as there can be, too, where the first draft is the last."""
+        for spec_length in "1", "2":
+            profile = self.folder / f"of_{spec_length}.json"
+            self.requests([{"id": "0", "prompt": PROMPT, "max_new_tokens": 4}], "--cost-profile", profile, "--rows", "auto",
+                          "--spec-length", spec_length)
+            costs = json.loads(profile.read_text())
+            for name in "passes_by_rows", "first_drafts_by_requests", "next_drafts_by_requests":
+                self.assertTrue(all(seconds > 0 for _, seconds in costs[name]), (spec_length, name))
+
     def test_a_budget_of_rows_for_other_drafters(self):
         """Chains of later stages, whose drafters may have cached more than was verified."""
         lines = [{"id": str(i), "prompt": prompt, "max_new_tokens": 30} for i, prompt in enumerate((PROMPT, "There was a fox", "def f("))]

@@ -322,11 +322,13 @@ CostProfile measure_by_rows(const RunOptions& options, const ModelFiles& files,
   repeat([&] {
     for (std::size_t i = 0; i < rows.size(); i++) {
       const std::size_t n = i % drafting.size();
-      for (const int k : {1, K}) {  // each after a pass, which has taken the processor's cache
-        (k == 1 ? one : most)[n].push_back(
-            seconds_of([&] { bench.draft_for(drafting[n], k, of_heads ? k : 0); }));
+      // Every draft follows a pass, which has filled the processor's cache with other weights.
+      const auto round = [&](std::vector<double>& drafts, int k) {
+        drafts.push_back(seconds_of([&] { bench.draft_for(drafting[n], k, of_heads ? k : 0); }));
         passes[i].push_back(seconds_of([&] { bench.shared_pass(rows[i]); }));
-      }
+      };
+      round(one[n], 1);
+      round(most[n], K);
     }
   });
   const std::vector<CostCurve::Point> by_rows = fast_points(rows, passes),
