@@ -12,9 +12,10 @@ namespace {
 
 class TensorCoreKernel : public KernelTest {};
 
-constexpr PipelineTile kPipelineTiles[] = {PipelineTile::kRows8,     PipelineTile::kRows16,
-                                           PipelineTile::kRows32,    PipelineTile::kRows64,
-                                           PipelineTile::kRows8Wide, PipelineTile::kRows16Wide};
+constexpr PipelineTile kPipelineTiles[] = {PipelineTile::kRows8,           PipelineTile::kRows16,
+                                           PipelineTile::kRows16Outputs64, PipelineTile::kRows32,
+                                           PipelineTile::kRows64,          PipelineTile::kRows8Wide,
+                                           PipelineTile::kRows16Wide};
 
 // Whether the device has the shared memory for a tile.
 bool fits(PipelineTile tile) {
@@ -27,9 +28,10 @@ void by_tile(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStre
   matmul_pipeline(fits(tile) ? tile : PipelineTile::kRows8, Then::kStore, x, weight, y, stream);
 }
 constexpr Matmul kByTile[] = {
-    by_tile<PipelineTile::kRows8>,     by_tile<PipelineTile::kRows16>,
-    by_tile<PipelineTile::kRows32>,    by_tile<PipelineTile::kRows64>,
-    by_tile<PipelineTile::kRows8Wide>, by_tile<PipelineTile::kRows16Wide>};
+    by_tile<PipelineTile::kRows8>,           by_tile<PipelineTile::kRows16>,
+    by_tile<PipelineTile::kRows16Outputs64>, by_tile<PipelineTile::kRows32>,
+    by_tile<PipelineTile::kRows64>,          by_tile<PipelineTile::kRows8Wide>,
+    by_tile<PipelineTile::kRows16Wide>};
 
 // Weights that are exact in bf16, or whose q are.
 constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
@@ -109,7 +111,7 @@ TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
 }
 
 // By the device's multiprocessors and shared memory: an H100, a GeForce RTX 4090, and a small GPU.
-TEST_F(TensorCoreKernel, AWideTileIsForBlocksThatAreAlone) {
+TEST_F(TensorCoreKernel, TheTileFitsTheOutputsAndTheDevice) {
   const DeviceLimits h100{132, 227 << 10}, rtx4090{128, 99 << 10}, small{40, 163 << 10};
   const auto tile = [](int rows, int outputs, int inputs, const DeviceLimits& limits) {
     return pipeline_tile(rows, outputs, inputs, limits);
@@ -118,7 +120,10 @@ TEST_F(TensorCoreKernel, AWideTileIsForBlocksThatAreAlone) {
   EXPECT_EQ(tile(8, 132 * 32, 3072, h100), PipelineTile::kRows8Wide);
   EXPECT_EQ(tile(8, 132 * 32 + 1, 3072, h100), PipelineTile::kRows8);
   EXPECT_EQ(tile(9, 3072, 8192, h100), PipelineTile::kRows16Wide);
-  EXPECT_EQ(tile(16, 5120, 3072, h100), PipelineTile::kRows16);  // qkv: 160 blocks
+  EXPECT_EQ(tile(16, 5120, 3072, h100), PipelineTile::kRows16);            // qkv: 160 blocks
+  EXPECT_EQ(tile(16, 16384, 3072, h100), PipelineTile::kRows16Outputs64);  // gate_up
+  EXPECT_EQ(tile(9, 132 * 64 - 64, 3072, h100), PipelineTile::kRows16);
+  EXPECT_EQ(tile(8, 16384, 3072, h100), PipelineTile::kRows8);
   EXPECT_EQ(tile(17, 3072, 8192, h100), PipelineTile::kRows32);
   EXPECT_EQ(tile(1, 3072, 256, h100), PipelineTile::kRows8);  // a single stage
   EXPECT_EQ(tile(1, 3072, 8192, rtx4090), PipelineTile::kRows8);

@@ -47,7 +47,15 @@ void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaS
 // bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: kBF16,
 // kInt8 and kQ4; for a wide tile, 163 KiB of shared memory per block (compute capability 8.0, 9.0
 // and 10.0).
-enum class PipelineTile { kRows8, kRows16, kRows32, kRows64, kRows8Wide, kRows16Wide };
+enum class PipelineTile {
+  kRows8,
+  kRows16,
+  kRows16Outputs64,
+  kRows32,
+  kRows64,
+  kRows8Wide,
+  kRows16Wide
+};
 bool can_pipeline(const CudaMatrix& weight);
 // The tile that matmul_pipeline_then() uses for y: [rows, outputs] and x: [rows, inputs].
 PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits& device);

@@ -7,11 +7,12 @@
 // float32, rounded to nearest, in the order of the chains. So the tensor cores truncate only within
 // a chain, and a block may give its warps different chains.
 //
-// Six shapes of a block's tile, and the bytes of bf16 weights in flight with each:
+// Seven shapes of a block's tile, and the bytes of bf16 weights in flight with each:
 //
 //   outputs x rows   a stage: inputs, weights, x     stages   weights in flight
 //    32 x  8         256, 16 KiB,  8 KiB             3        32 KiB
 //    32 x 16         128,  8 KiB,  8 KiB             5        32 KiB
+//    64 x 16         128, 16 KiB,  8 KiB             3        32 KiB
 //    32 x 32          64,  4 KiB,  8 KiB             8        28 KiB
 //   128 x 64          64, 16 KiB, 16 KiB             3        32 KiB
 //    32 x  8, wide   512, 32 KiB, 16 KiB             3        64 KiB
@@ -22,7 +23,7 @@
 //
 // With q4 weights, a chain has two groups of 32. The tensor cores add a group's products of q and
 // x, and its inputs, each from zero. Scale and minimum multiply the two sums in float32. So a tile
-// needs more registers, and the last shape has only 64 outputs.
+// needs more registers, and the shape of 128 x 64 has only 64 outputs.
 //
 // Rows vary fastest in the grid, so blocks that share weights run at the same time. L2 has the
 // weights for all but the first of them, and keeps all of x, 6 MiB for 512 rows of 3,072.
@@ -41,6 +42,8 @@ using Rows8 = PipelineShape<T, 2, 1, 1, 1, 4, sizeof(T) == 1 ? 5 : 3>;
 template <typename T>
 using Rows16 = PipelineShape<T, 2, 1, 1, 2, 2, sizeof(T) == 1 ? 7 : 5>;
 template <typename T>
+using Rows16Outputs64 = PipelineShape<T, 4, 1, 1, 2, 2, sizeof(T) == 1 ? 5 : 3>;
+template <typename T>
 using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
 template <typename T>
 using Rows64 = PipelineShape<T, std::is_same_v<T, Q4> ? 2 : 4, 4, 2, 2, 1, 3>;
@@ -54,15 +57,14 @@ using Rows16Wide = PipelineShape<T, 2, 1, 1, 2, 4, sizeof(T) == 1 ? 6 : 4>;
 constexpr int kPrefetched = 4;
 
 // The sums of a block's tile so far. If all warps work on the same chain, each keeps the sums of
-// its own tiles. If they work on different chains, warp w keeps the sums of the block's tile w, and
-// the warps exchange their chains' sums in shared memory.
+// its own tiles. If they work on different chains, the warps share the block's tiles out among
+// themselves, and exchange their chains' sums in shared memory.
 template <typename S>
 class RunningSums {
  public:
   static constexpr bool kMeet = S::kChainWarps > 1;
-  static constexpr int kMine = kMeet ? 1 : S::kTiles;
   static constexpr int kOfBlock = S::kOutputWarps * S::kRowWarps * S::kTiles;
-  static_assert(!kMeet || kOfBlock <= S::kWarps);
+  static constexpr int kMine = kMeet ? (kOfBlock + S::kWarps - 1) / S::kWarps : S::kTiles;
 
   // meeting: the shared memory for the exchange.
   __device__ explicit RunningSums(unsigned char* meeting)
@@ -83,15 +85,18 @@ class RunningSums {
   // another before take(stage + 2), which reuses the memory.
   __device__ void meet(int stage) {
     if constexpr (kMeet) {
-      if (warp() >= kOfBlock) return;
 #pragma unroll
-      for (int chain = 0; chain < S::kChainWarps; ++chain) {
-        add(place(stage, chain, warp()), totals[0]);
+      for (int i = 0; i < kMine; ++i) {
+        if (tile(i) >= kOfBlock) return;
+#pragma unroll
+        for (int chain = 0; chain < S::kChainWarps; ++chain) {
+          add(place(stage, chain, tile(i)), totals[i]);
+        }
       }
     }
   }
   // The index within the block of this thread's tile i.
-  __device__ int tile(int i) const { return kMeet ? warp() : first_tile() + i; }
+  __device__ int tile(int i) const { return kMeet ? warp() + i * S::kWarps : first_tile() + i; }
 
   Tile totals[kMine] = {};
 
@@ -221,6 +226,8 @@ void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatr
       return launch_shape<Rows8<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows16:
       return launch_shape<Rows16<T>>(then, x, weight, y, stream, to);
+    case PipelineTile::kRows16Outputs64:
+      return launch_shape<Rows16Outputs64<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows32:
       return launch_shape<Rows32<T>>(then, x, weight, y, stream, to);
     case PipelineTile::kRows64:
@@ -246,9 +253,9 @@ void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const Cuda
   launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream, to);
 }
 
-// The large tile reads the fewest bytes per product, but needs enough blocks to fill a GPU. A wide
-// one is for matrices with so few outputs that each block has a multiprocessor for itself, and with
-// more inputs than one stage of the other.
+// The tiles with more outputs read fewer bytes per product, but need enough blocks to fill a GPU.
+// A wide one is for matrices with so few outputs that each block has a multiprocessor for itself,
+// and with more inputs than one stage of the other.
 PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits& device) {
   constexpr unsigned kEnoughBlocks = 96;
   using Narrow = Rows8<__nv_bfloat16>;
@@ -256,6 +263,9 @@ PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits
   const bool wide = blocks_for(outputs, Narrow::kOutputs) <= unsigned(device.multiprocessors) &&
                     inputs > Narrow::kStageInputs && Wide::kSharedBytes <= device.shared_bytes;
   if (rows <= 8) return wide ? PipelineTile::kRows8Wide : PipelineTile::kRows8;
+  if (rows <= 16 && blocks_for(outputs, 64) >= unsigned(device.multiprocessors)) {
+    return PipelineTile::kRows16Outputs64;
+  }
   if (rows <= 16) return wide ? PipelineTile::kRows16Wide : PipelineTile::kRows16;
   const bool enough = blocks_for(rows, 64) * blocks_for(outputs, 128) >= kEnoughBlocks;
   return rows > 32 && enough ? PipelineTile::kRows64 : PipelineTile::kRows32;
