@@ -50,11 +50,13 @@ __host__ __device__ constexpr int place_in_box(int r, int u) {
 #else
 #define SPECDEC_ASM_9_0(...) asm volatile(__VA_ARGS__)
 #endif
-#ifndef SPECDEC_EMULATED
 __device__ inline unsigned address_in_shared(const void* generic) {
+#ifdef SPECDEC_EMULATED
+  return emulation::address_in_shared(generic);
+#else
   return __cvta_generic_to_shared(generic);
-}
 #endif
+}
 
 // A barrier in shared memory. Its phases follow each other; one ends when `count` threads have
 // arrived and all bytes that they expect have come.

@@ -6,7 +6,8 @@
 #include "kernels/emulation/scheduler.h"
 #include "kernels/emulation/thread_order.h"
 
-// What the scheduler knows of threads and blocks. Only scheduler.cpp and cluster.cpp include it.
+// What the scheduler knows of threads and blocks. Only scheduler.cpp, cluster.cpp
+// and warpgroup.cpp include it.
 namespace specdec::emulation {
 
 enum class State {
@@ -23,7 +24,7 @@ inline constexpr std::array kStates{"run; last at",  // in reports
                                     "wait for the cluster at",
                                     "wait for their warp at",
                                     "wait for the kernel before at",
-                                    "wait for a barrier in shared memory at",
+                                    "wait for a barrier or their warpgroup at",
                                     "have ended; last at"};
 
 inline constexpr CallSite kEntry{"the kernel's entry", 0};

@@ -11,6 +11,7 @@
 //   collectives.h        functions of several threads: __syncthreads, shuffles, votes
 //   cluster_group.h      several blocks that run together
 //   tensor_cores.h       the tensor cores' product of two tiles, and how they add
+//   warpgroup.h          products of four warps, and how they add
 //   shared_barriers.h    barriers in shared memory, and copies of boxes
 //   tensor_map.h         the matrices of these copies
 //   copy_queue.h         a thread's asynchronous copies
@@ -52,3 +53,4 @@
 #include "kernels/emulation/tensor_cores.h"
 #include "kernels/emulation/tensor_map.h"
 #include "kernels/emulation/vector_types.h"
+#include "kernels/emulation/warpgroup.h"

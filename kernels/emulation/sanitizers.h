@@ -21,3 +21,24 @@ extern "C" void __tsan_java_alloc(unsigned long start, unsigned long bytes);
 #else
 #define IF_TSAN(...)
 #endif
+
+// ThreadSanitizer sees memcpy and free even in the emulation. What is done meanwhile is no access
+// of a kernel.
+IF_TSAN(extern "C" {
+  void AnnotateIgnoreReadsBegin(const char* file, int line);
+  void AnnotateIgnoreReadsEnd(const char* file, int line);
+  void AnnotateIgnoreWritesBegin(const char* file, int line);
+  void AnnotateIgnoreWritesEnd(const char* file, int line);
+})
+namespace specdec::emulation {
+struct OutsideTheKernel {
+  IF_TSAN(
+      OutsideTheKernel() {
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+      } ~OutsideTheKernel() {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+      })
+};
+}  // namespace specdec::emulation

@@ -10,8 +10,8 @@
 
 #include "kernels/emulation/block.h"
 #include "kernels/emulation/block_memory.h"
+#include "kernels/emulation/in_flight.h"
 #include "kernels/emulation/sanitizers.h"
-#include "kernels/emulation/shared_barriers.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
@@ -59,7 +59,7 @@ void enter(unsigned rank) {
       std::find_if(now->threads.begin(), now->threads.end(),
                    [](const Thread& thread) { return thread.state != State::kEnded; });
   threadIdx = waiting->index;
-  const char* const reason = why_barriers_wait();
+  const char* const reason = why_objects_wait();
   fail(reason != nullptr ? reason : "deadlock: every thread of the block waits or has ended",
        waiting->site);
 }
@@ -166,7 +166,7 @@ void start_threads() {
   now->begun = false;
   now->begin_token = new_token();
   now->end_token = new_token();
-  forget_barriers();
+  forget_in_flight();
   for (Warp& warp : now->warps) warp = {{}, 0, 0, new_token()};
   for (unsigned i = 0; i < now->thread_count; ++i) {
     Thread& thread = now->threads[i];

@@ -12,28 +12,12 @@
 IF_TSAN(extern "C" {
   void __tsan_read_range(void* address, unsigned long bytes);
   void __tsan_write_range(void* address, unsigned long bytes);
-  void AnnotateIgnoreReadsBegin(const char* file, int line);
-  void AnnotateIgnoreReadsEnd(const char* file, int line);
-  void AnnotateIgnoreWritesBegin(const char* file, int line);
-  void AnnotateIgnoreWritesEnd(const char* file, int line);
 })
 
 namespace specdec::emulation {
 namespace {
 
 constexpr std::size_t kUnit = 16;  // bytes that a swizzle keeps together
-
-// ThreadSanitizer sees memcpy and free even here. What this file does is no access of a kernel.
-struct OutsideTheKernel {
-  IF_TSAN(
-      OutsideTheKernel() {
-        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
-        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
-      } ~OutsideTheKernel() {
-        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
-        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
-      })
-};
 
 struct BoxCopy {
   unsigned char* to;
@@ -195,7 +179,7 @@ void forget_barriers() {
   barriers[running_block()].clear();
 }
 
-void check_nothing_in_flight() {
+void check_no_copies_in_flight() {
   for (const auto& [address, barrier] : barriers[running_block()]) {
     if (barrier.in_flight.empty()) continue;
     fail("the block has ended with copies of boxes in flight", barrier.in_flight.front().site);

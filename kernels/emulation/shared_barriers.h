@@ -31,7 +31,7 @@ void copy_box(void* to, const CUtensorMap& from, int column, int row, const void
 
 // For the scheduler: a block begins, or ends; why no thread of the block can run, otherwise null.
 void forget_barriers();
-void check_nothing_in_flight();
+void check_no_copies_in_flight();
 const char* why_barriers_wait();
 
 }  // namespace specdec::emulation

@@ -79,29 +79,6 @@ void add_block(const TensorRows& a, const float (&b)[kDepth], int first, int las
 
 using Lanes = const LaneOperands* [kLanes];
 
-// Collects A, 16 x 16. Lane 4 g + c has [g + 8 (r % 2)][2 c + 8 (r / 2) + j] in half j of register
-// r. Returns whether all of A is finite.
-bool gather(const Lanes& lanes, TensorRows& a) {
-  unsigned pairs[4][4][8];  // [r][c][g]
-  for (unsigned l = 0; l < kLanes; ++l) {
-    for (int r = 0; r < 4; ++r) pairs[r][l % 4][l / 4] = lanes[l]->a[r];
-  }
-  unsigned infinite = 0;
-  for (int r = 0; r < 4; ++r) {
-    for (int c = 0; c < 4; ++c) {
-      float* const even = &a[2 * c + 8 * (r / 2)][8 * (r % 2)];
-#pragma GCC unroll 1
-      for (int g = 0; g < 8; ++g) {
-        const unsigned pair = pairs[r][c][g];
-        even[g] = element(pair, 0);
-        even[g + kRows] = element(pair, 1);
-        infinite |= (pair & 0x7f807f80u) + 0x00800080u;  // a carry for the largest exponent
-      }
-    }
-  }
-  return (infinite & 0x80008000u) == 0;
-}
-
 // Collects column n of B, 16 x 8. Lane 4 g + c has [2 c + 8 r + j][g] in half j of register r.
 // Returns whether any of the column is not zero.
 bool gather(const Lanes& lanes, int part, int n, float (&b)[kDepth]) {
@@ -118,11 +95,13 @@ bool gather(const Lanes& lanes, int part, int n, float (&b)[kDepth]) {
 // i.
 void multiply_warp(const LaneValues& brought) {
   Lanes lanes;
+  std::array<const unsigned*, kLanes> registers;
   for (unsigned l = 0; l < kLanes; ++l) {
     lanes[l] = reinterpret_cast<const LaneOperands*>(brought[l]);
+    registers[l] = lanes[l]->a;
   }
   TensorRows a;
-  const bool finite = gather(lanes, a);
+  const bool finite = gather_rows(registers, a);
   for (int n = 0; n < kColumns; ++n) {
     float b[kDepth], sums[kRows];
     const auto for_sums = [&](const auto& visit) {
@@ -146,8 +125,30 @@ TensorCoreModel& tensor_core_model() {
   return model;
 }
 
-void add_products(const TensorRows& a, const float (&b)[kDepth], float (&sums)[kRows]) {
-  const auto [block, extra_bits] = tensor_core_model();
+bool gather_rows(const std::array<const unsigned*, kLanes>& registers, TensorRows& a) {
+  unsigned pairs[4][4][8];  // [r][c][g]
+  for (unsigned l = 0; l < kLanes; ++l) {
+    for (int r = 0; r < 4; ++r) pairs[r][l % 4][l / 4] = registers[l][r];
+  }
+  unsigned infinite = 0;
+  for (int r = 0; r < 4; ++r) {
+    for (int c = 0; c < 4; ++c) {
+      float* const even = &a[2 * c + 8 * (r / 2)][8 * (r % 2)];
+#pragma GCC unroll 1
+      for (int g = 0; g < 8; ++g) {
+        const unsigned pair = pairs[r][c][g];
+        even[g] = element(pair, 0);
+        even[g + kRows] = element(pair, 1);
+        infinite |= (pair & 0x7f807f80u) + 0x00800080u;  // a carry for the largest exponent
+      }
+    }
+  }
+  return (infinite & 0x80008000u) == 0;
+}
+
+void add_products(const TensorRows& a, const float (&b)[kDepth], float (&sums)[kRows],
+                  const TensorCoreModel& model) {
+  const auto [block, extra_bits] = model;
   for (int k = 0; k < kDepth; k += block) add_block(a, b, k, k + block, extra_bits, sums);
 }
 

@@ -25,6 +25,11 @@ void multiply_tiles(const unsigned* a, const unsigned* b, int parts, float* tota
 // sums[m] += a[k][m] b[k] for all k, by the model's rules: one column of the result.
 constexpr int kTensorDepth = 16, kTensorRows = 16;
 using TensorRows = float[kTensorDepth][kTensorRows];
-void add_products(const TensorRows& a, const float (&b)[kTensorDepth], float (&sums)[kTensorRows]);
+void add_products(const TensorRows& a, const float (&b)[kTensorDepth], float (&sums)[kTensorRows],
+                  const TensorCoreModel& model = tensor_core_model());
+
+// Collects A, 16 x 16, from the lanes' four registers: lane 4 g + c has [g + 8 (r % 2)]
+// [2 c + 8 (r / 2) + j] in half j of register r. Returns whether all of A is finite.
+bool gather_rows(const std::array<const unsigned*, kLanes>& registers, TensorRows& a);
 
 }  // namespace specdec::emulation
