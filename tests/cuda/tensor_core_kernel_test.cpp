@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/cpu/quantize.h"
-#include "tests/cuda/matmul_test.h"
+#include "tests/cuda/tensor_core_test.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -131,44 +131,6 @@ TEST_F(TensorCoreKernel, TheTileFitsTheOutputsAndTheDevice) {
   EXPECT_EQ(tile(1, 1280, 8192, small), PipelineTile::kRows8Wide);
 }
 
-// The numbers of a product. Its sums are either large or small compared to their terms.
-struct Product {
-  Product(TestNumbers& numbers, int width, bool positive)
-      : x(TestRows::random(numbers, 8, width)), weights(WeightType::kBF16, 16, width) {
-    for (int n = 0; n < weights.rows(); ++n) {
-      for (int k = 0; k < width; ++k) {
-        float w = numbers.number();
-        if (positive) w = std::fabs(w);
-        weights.set(n * width + k, std::bit_cast<std::uint32_t>(w) >> 16);
-      }
-    }
-    for (int t = 0; positive && t < x.rows(); ++t) {
-      for (int k = 0; k < width; ++k) x.row(t)[k] = std::fabs(x.row(t)[k]);
-    }
-  }
-
-  // |y - x W^T| / |x W^T|, computed in float64, for weights in this format.
-  double error_of(const TestRows& y, WeightFormat format = WeightFormat::kStored) const {
-    const TestRows w = kept(plain_backend(), weights.host(), format);
-    double error = 0.0, norm = 0.0;
-    for (int t = 0; t < x.rows(); ++t) {
-      for (int n = 0; n < weights.rows(); ++n) {
-        double want = 0.0;
-        for (int k = 0; k < x.width(); ++k) want += double{x.row(t)[k]} * w.row(n)[k];
-        error += std::pow(y.row(t)[n] - want, 2);
-        norm += want * want;
-      }
-    }
-    return std::sqrt(error / norm);
-  }
-
-  TestRows x;
-  TestWeights weights;
-};
-
-// The tolerance for a model's tensor in float32.
-constexpr double kFloat32Tolerance = 1e-5;
-
 double error_of_pipeline(int width, bool positive, WeightFormat format) {
   TestNumbers numbers(4);
   const Product product(numbers, width, positive);
@@ -177,25 +139,10 @@ double error_of_pipeline(int width, bool positive, WeightFormat format) {
 }
 
 #ifdef SPECDEC_EMULATED
-// Restores the model when a test ends.
-class TensorCoresAre {
- public:
-  explicit TensorCoresAre(emulation::TensorCoreModel model)
-      : before_(emulation::tensor_core_model()) {
-    emulation::tensor_core_model() = model;
-  }
-  ~TensorCoresAre() { emulation::tensor_core_model() = before_; }
-  TensorCoresAre(const TensorCoresAre&) = delete;
-  TensorCoresAre& operator=(const TensorCoresAre&) = delete;
-
- private:
-  emulation::TensorCoreModel before_;
-};
-
 TEST_F(TensorCoreKernel, IsWithinFloat32sToleranceHoweverTensorCoresAdd) {
   for (const int block : {4, 8, 16}) {
     for (const int extra_bits : {0, 1, 2, 3}) {
-      const TensorCoresAre model({block, extra_bits});
+      const ModelIs model(emulation::tensor_core_model(), {block, extra_bits});
       for (const bool positive : {false, true}) {
         for (const int width : {1000, 8192}) {
           for (const WeightFormat format : {WeightFormat::kStored, WeightFormat::kQ4}) {
@@ -292,7 +239,7 @@ float sum_of_groups(const float* x, std::span<const cpu::Q4Group> groups, int wi
 TEST_F(TensorCoreKernel, IsTheSumOfItsChains) {
   TestNumbers numbers(6);
   for (const int block : {4, 8, 16}) {
-    const TensorCoresAre model({block, 1});
+    const ModelIs model(emulation::tensor_core_model(), {block, 1});
     for (const int width : {1, 40, 64, 129, 1000}) {
       const Product product(numbers, width, false);
       const TestRows y =
@@ -314,7 +261,7 @@ TEST_F(TensorCoreKernel, IsTheSumOfItsChains) {
 TEST_F(TensorCoreKernel, OfFourBitsIsTheSumOfItsGroups) {
   TestNumbers numbers(9);
   for (const int block : {4, 8, 16}) {
-    const TensorCoresAre model({block, 1});
+    const ModelIs model(emulation::tensor_core_model(), {block, 1});
     for (const int width : {1, 31, 40, 64, 129, 1000}) {
       const Product product(numbers, width, false);
       const HostMatrix host = product.weights.host();

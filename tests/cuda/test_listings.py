@@ -74,6 +74,10 @@ LOOPS = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi4E", "HMMA", 4096, 400),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560),
     ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi1ELi1ELi1ELi4E", "HMMA", 1280, 580)]
+# Products for many rows: the tile of 128 x 64, and by warpgroups, which only this architecture has. A warp multiplies the
+# same number of inputs, outputs and rows in both.
+LARGE_TILE = "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E"
+WARPGROUPS = ("matmul/matmul_9_warpgroup.cu", "90a")
 # Sources in which all kernels begin early, if the GPU supports it.
 EARLY = ("rows.cu", "rope.cu", "rms_norm/rms_norm_3_vector.cu", "argmax/argmax_3_blocks.cu",
          "attention/attention_3_grouped.cu", "attention/attention_4_split.cu", "matmul/matmul_4_rows.cu",
@@ -165,6 +169,20 @@ def loop_of(listing, opcode):
             and not any(a <= i <= b for a, b in others)]
 
 
+def executed(listing, opcode, rounds):
+    """The instructions of the loop around the one that has an opcode, which runs so many rounds; without inner loops that
+    lack it."""
+    lines = without_comments(listing)
+    def count(loop, pattern):
+        return sum(bool(re.match(pattern, line)) for line in lines[loop[0]:loop[1] + 1])
+    loops = list(loops_in(lines))
+    inner, outer = sorted((loop for loop in loops if count(loop, rf"{opcode}\b")), key=lambda loop: loop[1] - loop[0])
+    others = [loop for loop in loops if outer[0] < loop[0] and loop[1] < outer[1] and loop != inner]
+    instruction = r"(@!?U?P\w+ )?[A-Z]"
+    return (count(outer, instruction) - sum(count(loop, instruction) for loop in others)
+            + (rounds - 1) * count(inner, instruction))
+
+
 def functions(text):
     """Mangled name -> lines."""
     parts = re.split(r"^\s*\.text\.(\S+):\s*$", text, flags=re.MULTILINE)
@@ -189,7 +207,7 @@ class ListingsTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         sources = dict.fromkeys([source for source, *_ in HOT] + list(EARLY))
-        jobs = [(source, a) for source in sources for a in ARCHITECTURES]
+        jobs = [(source, a) for source in sources for a in ARCHITECTURES] + [WARPGROUPS]
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             results = pool.map(lambda job: compiled(cls.nvcc, cls.nvdisasm, cls.folder, *job), jobs)
         cls.made = dict(zip(jobs, results))
@@ -247,6 +265,26 @@ class ListingsTest(unittest.TestCase):
                         tiles = int(re.search(r"Li(\d)", name)[1])
                         self.assertEqual(sum("HMMA" in line for line in loop), 12 * tiles + inputs)
                         self.assertLessEqual(moves, 24)
+
+    def test_four_warps_multiply_together(self):
+        """A chain of a warp by warpgroups: twelve products that do not wait for each other, no register copied or spilled,
+        and a third of the instructions of the tile of 128 x 64."""
+        listings, report = self.made[WARPGROUPS]
+        [listing] = listings.values()
+        self.assertIsNone(re.search(r"\(C75\d\d\)|serialized", report), "ptxas has changed the order of products")
+        self.assertIn("0 bytes spill stores, 0 bytes spill loads", report)
+        loop = loop_of(listing, "HGMMA")
+        def count(pattern):
+            return sum(bool(re.search(pattern, line)) for line in loop)
+        found = [count(pattern) for pattern in (r"\bHGMMA\.64x128x16\.F32\.BF16\b", r"WARPGROUP\.ARRIVE",
+                                                r"WARPGROUP\.DEPBAR", r"(?<!U)\bMOV\b")]
+        [tile] = [lines for name, lines in self.made["matmul/matmul_6_pipeline.cu", 90][0].items() if LARGE_TILE in name]
+        before = executed(tile, "HMMA", 4)
+        print(f"sm_90a matmul_warpgroup_kernel: products, fences, waits, copies of a chain {found}; {len(loop)} instructions,"
+              f" and {before} of the tile of 128 x 64")
+        self.assertEqual(found, [12, 4, 1, 0])
+        self.assertLessEqual(len(loop), 340)
+        self.assertGreaterEqual(before, 2.8 * len(loop))
 
     def test_a_sum_goes_from_block_to_block(self):
         """On Hopper: a store into the memory of another block of the cluster, between barriers of the cluster, and no

@@ -98,6 +98,11 @@ def tokens_per_second(results):
     return found
 
 
+def experiments(results):
+    """What tests have found out that decides nothing about their verdict, as warpgroup_kernel_test.cpp does."""
+    return [line.strip() for result in results for line in result.output.splitlines() if line.startswith("EXPERIMENT: ")]
+
+
 class Report:
     """The verdicts so far, in a file after each step: the machine may be gone before the last."""
 
@@ -105,13 +110,14 @@ class Report:
         self.file, self.rows = file, []
         self.found = {"date": run.now(), "sources_sha256": about.get("sources_sha256", run.sources_sha256("cuda.json")),
                       "commit": about.get("commit", "unknown"), "built_for": about.get("architecture", "this machine"),
-                      "machine": machine(place), "steps": []}
+                      "machine": machine(place), "steps": [], "experiments": []}
 
     def add(self, step, seconds, results):
         verdict = bounded.verdict_of(results)
         self.rows.append((step, verdict, seconds, results))
         self.found["steps"].append({"step": step.name, "verdict": verdict, "seconds": round(seconds, 1), "jobs": [
             {"job": r.name, "verdict": r.verdict, "seconds": r.seconds, **({"why": r.why} if r.why else {})} for r in results]})
+        self.found["experiments"] += experiments(results)
         if step.name == "tokens per second":
             self.found["tokens_per_second"] = tokens_per_second(results)
         self.file.write_text(run.dump(self.found), encoding="utf-8")
@@ -129,7 +135,8 @@ class Report:
         for result in (r for *_, results in self.rows for r in results if r.verdict == "FAIL"):
             lines = [line for line in result.output.splitlines() if re.search(r"FAILED|Failure|rror|=====|CUDA|what\(\)", line)]
             print(f"--- {result.name}: {result.why}", *(lines or result.output.splitlines())[-SAID:], sep="\n     ")
-        print(f"--- {seconds:.0f} s", *(self.row(*row) for row in self.rows), self.file, sep="\n", flush=True)
+        print(f"--- {seconds:.0f} s", *(self.row(*row) for row in self.rows), *self.found["experiments"], self.file, sep="\n",
+              flush=True)
 
 
 def check(options, folder):

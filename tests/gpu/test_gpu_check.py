@@ -187,11 +187,15 @@ class Check(Folder):
         """A tool that is not there fails, too. So do the tests of stages, because here the stages do nothing."""
         self.script("pack/build/tests/bin/matmul_kernel_test_gpu", "#!/bin/sh\necho '[  FAILED  ] Case.Of'; exit 1\n")
         self.script("tools/ncu", "#!/bin/sh\necho no counters\n")
+        finding = "EXPERIMENT: 7 of 9 sums have different bits"
+        self.script("pack/build/tests/bin/warpgroup_kernel_test_gpu", f"#!/bin/sh\necho '{finding}'\n")
         code, text, results, verdicts = self.check()
         self.assertEqual((code, verdicts["tests"], verdicts["profiles"]), (1, "FAIL", "FAIL"), text)
         jobs = {job["job"]: job for step in results["steps"] if step["step"] == "tests" for job in step["jobs"]}
         for name, verdict in (("matmul_kernel_test", "FAIL"), ("test_device.py", "FAIL"), ("runtime_test", "PASS")):
             self.assertEqual(jobs[name]["verdict"], verdict, name)
+        self.assertEqual(results["experiments"], [finding])
+        self.assertIn(f"\n{finding}\n", text)
         self.assertIn("[  FAILED  ] Case.Of", text)
         self.assertIn("; matmul_kernel_test (exit code 1)\n", text)
 

@@ -82,6 +82,13 @@ void matmul_split(int pieces, ConstDeviceRows x, const CudaMatrix& weight, Devic
 void matmul_split_parts(int pieces, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                         cudaStream_t stream);
 
+// The pipeline for many rows, with products of four warps at a time. A lesson: the engine does not
+// call it. The bits are those of the pipeline if the tensor cores add equally in both instructions:
+// NOT CHECKED on a GPU. REQUIRES: can_run_matmul_warpgroup(), otherwise as matmul_tma().
+bool can_run_matmul_warpgroup();
+void matmul_warpgroup(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
+                      cudaStream_t stream);
+
 // What the engine calls, for any number of rows: the pipeline if it can multiply the weights,
 // otherwise matmul_rows. (Splitting other weights into three parts, too, would take nine products
 // on tensor cores, and with few rows more instructions to split them than it saves multiply-adds.)
