@@ -27,8 +27,8 @@ ATTENTION = {False: {128: {1: (57, 74), 2: (55, 58), 5: (80, 250)}, 64: {1: (57,
              True: {128: {1: (13.1, 12.0), 2: (25.3, 20.8), 5: (54.5, 47.0)},
                     64: {1: (13.1, 11.6), 3: (38.5, 35.5), 6: (56.5, 50.5)}}}
 # Prefill: clocks that a warp takes for a chain of the tile of 128 x 64, by test_listings.py; multiply-adds of the tensor
-# cores per microsecond, by the data sheet; and the part of them that mma.sync reaches, which is assumed.
-PROMPT, CHAIN_OF_64_ROWS, TENSOR_CORES, BY_MMA = 512, 4 * 520, 494.5e6, 0.62
+# cores per microsecond, by the data sheet; and the parts of them that mma.sync and wgmma reach, which are assumed.
+PROMPT, CHAIN_OF_64_ROWS, TENSOR_CORES, BY_MMA, BY_WGMMA = 512, 4 * 520, 494.5e6, 0.62, 0.8
 KERNELS = ("norm", "qkv", "rope, store", "attention", "o_proj", "add, norm", "gate_up", "down_proj")
 
 
@@ -105,12 +105,25 @@ def a_pass(name, rows, now):
     return layers * sum(layer(name, rows, now).values()) + head + 33   # embedding, argmax, graph and wait: assumed
 
 
+def matrices_of(name):
+    """The inputs and the outputs of a layer's products."""
+    _, d_model, q_width, kv_width, d_ff, _ = MODELS[name]
+    return (d_model, q_width + 2 * kv_width), (q_width, d_model), (d_model, 2 * d_ff), (d_ff, d_model)
+
+
+def by_warpgroups(name):
+    """Microseconds of the products of a prefill by step 9: a block with 128 x 128 sums has a multiprocessor for itself."""
+    stage = 128 * 128 * 64 * 3 / (TENSOR_CORES * BY_WGMMA / MULTIPROCESSORS)
+    return MODELS[name][0] * sum(inputs / 64 * stage * math.ceil(outputs // 128 * (PROMPT // 128) / MULTIPROCESSORS)
+                                 + NEXT + LAST for inputs, outputs in matrices_of(name))
+
+
 def prefill(name):
     """Microseconds of the products, of attention and of the rest, and what the products take on tensor cores at best."""
-    layers, d_model, q_width, kv_width, d_ff, head_dim = MODELS[name]
+    layers, d_model, q_width, _, _, head_dim = MODELS[name]
     alone = CHAIN_OF_64_ROWS / CLOCKS                                       # a stage of a block, on its own
     together = max(alone, 2 * 128 * 64 * 64 * 3 / (TENSOR_CORES * BY_MMA / MULTIPROCESSORS))   # and of two
-    matrices = (d_model, q_width + 2 * kv_width), (q_width, d_model), (d_model, 2 * d_ff), (d_ff, d_model)
+    matrices = matrices_of(name)
     products = 0
     for inputs, outputs in matrices:
         turns, rest = divmod(outputs // 128 * (PROMPT // 64), 2 * MULTIPROCESSORS)
@@ -159,8 +172,10 @@ def prefills(_):
     rows = []
     for name in MODELS:
         *parts, best = (time / 1000 for time in prefill(name))
-        rows.append([name, *(number(part, 1) for part in (*parts, sum(parts), best)), ""])
-    return "model|products|attention|the rest|together|products at the data sheet's rate|measured", rows
+        times = (*parts, sum(parts), by_warpgroups(name) / 1000, best)
+        rows.append([name, *(number(time, 1) for time in times), ""])
+    return ("model|products|attention|the rest|together|products by step 9|products at the data sheet's rate|measured",
+            rows)
 
 
 @TABLES
