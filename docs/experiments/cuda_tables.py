@@ -80,7 +80,7 @@ def norms(results):
 @table("matmul")
 def products(results):
     ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
-    large = [e for e in ladder if e["step"] in ("engine", "5_mma", "4_rows", "cublas") and e["M"] >= 64]
+    large = [e for e in ladder if e["step"] not in ("1_naive", "2_warp", "3_vector") and e["M"] >= 64]
     every = ["shape", "matrix"]
     return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
             ("The same, Tflop/s.", large, ["shape", "step"], lambda e: number(e["flops_per_second"] / 1e12, 1)),

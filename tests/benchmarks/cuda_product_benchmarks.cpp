@@ -80,16 +80,20 @@ void by_cublas(Matrices& matrices, int copy, int rows) {
 struct Step {
   const char* name;
   Multiply multiply;
-  bool of_all = false;  // matrices, or of gate and up alone
-  bool slow = false;    // with many rows
+  bool of_all = false;          // matrices, or of gate and up alone
+  bool slow = false;            // with many rows
+  bool (*can_run)() = nullptr;  // null: on every device
 };
-constexpr Step kSteps[] = {{"engine", by<matmul>, true},
-                           {"cublas", by_cublas, true},
-                           {"4_rows", by<matmul_rows>, true},
-                           {"5_mma", by<matmul_mma>},
-                           {"3_vector", by<matmul_vector>, false, true},
-                           {"2_warp", by<matmul_warp>, false, true},
-                           {"1_naive", by<matmul_naive>, false, true}};
+constexpr Step kSteps[] = {
+    {"engine", by<matmul>, true},
+    {"cublas", by_cublas, true},
+    {"4_rows", by<matmul_rows>, true},
+    {"5_mma", by<matmul_mma>},
+    {"7_tma", by<matmul_tma>, false, false, can_run_matmul_tma},
+    {"9_warpgroup", by<matmul_warpgroup>, false, false, can_run_matmul_warpgroup},
+    {"3_vector", by<matmul_vector>, false, true},
+    {"2_warp", by<matmul_warp>, false, true},
+    {"1_naive", by<matmul_naive>, false, true}};
 
 std::vector<std::int64_t> rows_of(const Step& step) {
   if (step.slow) return {1, 6, 16};
@@ -105,6 +109,7 @@ void add_product_benchmarks(KernelProgram& program, Backend& backend) {
   for (const Product& product : kProducts) {
     for (const Step& step : kSteps) {
       if (!step.of_all && product.matrix != std::string_view("gate_up")) continue;
+      if (step.can_run != nullptr && !step.can_run()) continue;
       program.add(fmt::format("matmul/shape:{}/matrix:{}/step:{}", product.shape, product.matrix,
                               step.name),
                   rows_of(step), [&backend, kept, product, step](int rows) {
