@@ -36,7 +36,7 @@ def product(inputs, outputs, rows, waits, now):
     """waits: microseconds for which its blocks are there before its inputs are."""
     of_block, blocks, slots = 32, math.ceil(outputs / 32), 2 * MULTIPROCESSORS
     stage, clocks, tile = (256, 1020, 8) if rows <= 8 else (128, 1020, 16)
-    if now and rows > 8 and math.ceil(outputs / 64) >= MULTIPROCESSORS:
+    if now and rows > 8 and math.ceil(outputs / 64) > MULTIPROCESSORS:
         of_block, blocks, clocks = 64, math.ceil(outputs / 64), 1180   # by the listing, 15 % more for twice the outputs
     elif now and blocks <= MULTIPROCESSORS:
         stage, clocks = 2 * stage, 1100   # a wide tile: twice the inputs of a stage for 8 % more clocks

@@ -15,7 +15,7 @@ inline void check_nothing_in_flight() {  // a block has ended
   check_no_products_in_flight();
 }
 // Why no thread of the block can run, otherwise null.
-inline const char* why_objects_wait() {
+inline const char* why_threads_wait() {
   const char* const reason = why_barriers_wait();
   return reason != nullptr ? reason : why_warpgroups_wait();
 }

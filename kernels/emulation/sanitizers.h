@@ -25,6 +25,8 @@ extern "C" void __tsan_java_alloc(unsigned long start, unsigned long bytes);
 // ThreadSanitizer sees memcpy and free even in the emulation. What is done meanwhile is no access
 // of a kernel.
 IF_TSAN(extern "C" {
+  void __tsan_read_range(void* address, unsigned long bytes);
+  void __tsan_write_range(void* address, unsigned long bytes);
   void AnnotateIgnoreReadsBegin(const char* file, int line);
   void AnnotateIgnoreReadsEnd(const char* file, int line);
   void AnnotateIgnoreWritesBegin(const char* file, int line);

@@ -59,7 +59,7 @@ void enter(unsigned rank) {
       std::find_if(now->threads.begin(), now->threads.end(),
                    [](const Thread& thread) { return thread.state != State::kEnded; });
   threadIdx = waiting->index;
-  const char* const reason = why_objects_wait();
+  const char* const reason = why_threads_wait();
   fail(reason != nullptr ? reason : "deadlock: every thread of the block waits or has ended",
        waiting->site);
 }

@@ -9,11 +9,6 @@
 #include "kernels/emulation/block_memory.h"
 #include "kernels/emulation/sanitizers.h"
 
-IF_TSAN(extern "C" {
-  void __tsan_read_range(void* address, unsigned long bytes);
-  void __tsan_write_range(void* address, unsigned long bytes);
-})
-
 namespace specdec::emulation {
 namespace {
 
@@ -72,13 +67,12 @@ std::vector<unsigned char> read_box(const BoxCopy& copy) {
   return box;
 }
 
-// Calls visit(where a unit of the box goes, its offset in the box) for all units. The 128-byte
-// swizzle exchanges the units of a row: bits 4 to 6 of an address change by its bits 7 to 9.
+// Calls visit(where a unit of the box goes, its offset in the box) for all units.
 template <typename Visit>
 void for_units(const BoxCopy& copy, const Visit& visit) {
   for (std::size_t offset = 0; offset < copy.early.size(); offset += kUnit) {
     auto address = reinterpret_cast<std::uintptr_t>(copy.to) + offset;
-    if (copy.from.swizzle == CU_TENSOR_MAP_SWIZZLE_128B) address ^= (address >> 7 & 7) << 4;
+    if (copy.from.swizzle == CU_TENSOR_MAP_SWIZZLE_128B) address = swizzled(address);
     visit(reinterpret_cast<unsigned char*>(address), offset);
   }
 }

@@ -26,6 +26,17 @@ struct CUtensorMap {
   CUtensorMapSwizzle swizzle;
 };
 
+namespace specdec::emulation {
+
+// Where the 128-byte swizzle stores what belongs at an address: it changes bits 4 to 6 by bits 7 to
+// 9, so it exchanges the units of 16 bytes in a row of 128.
+template <typename Address>
+Address swizzled(Address address) {
+  return address ^ (address >> 7 & 7) << 4;
+}
+
+}  // namespace specdec::emulation
+
 // Refuses what the driver refuses, and also what we do not use: matrices of more than two
 // dimensions, gaps between elements, and a swizzle whose rows are shorter than its 128 bytes.
 CUresult cuTensorMapEncodeTiled(CUtensorMap* map, CUtensorMapDataType type, cuuint32_t rank,

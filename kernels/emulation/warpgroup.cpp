@@ -10,8 +10,7 @@
 
 #include "kernels/emulation/block.h"
 #include "kernels/emulation/sanitizers.h"
-
-IF_TSAN(extern "C" void __tsan_read_range(void* address, unsigned long bytes);)
+#include "kernels/emulation/tensor_map.h"
 
 namespace specdec::emulation {
 namespace {
@@ -55,7 +54,6 @@ struct WarpState {
   std::vector<Fence> fences;
   std::vector<Sums> sums;
   std::vector<Product> products;
-  std::size_t committed = 0;  // of the products
 };
 struct Warpgroup {
   std::array<WarpState, kWarps> warps;
@@ -94,7 +92,6 @@ unsigned char* in_shared(unsigned address) {
 struct Place {
   unsigned start, apart;
 };
-// [snippet check-descriptor]
 Place place_of(std::uint64_t descriptor, int outputs, CallSite site) {
   const unsigned start = (descriptor & 0x3fff) * kUnit, apart = (descriptor >> 32 & 0x3fff) * kUnit;
   const unsigned offset = descriptor >> 49 & 7, swizzle = descriptor >> 62;
@@ -111,18 +108,16 @@ Place place_of(std::uint64_t descriptor, int outputs, CallSite site) {
   }
   return {start, apart};
 }
-// [end snippet check-descriptor]
 
-// [outputs][kTensorDepth]. The swizzle changes bits 4 to 6 of an address by its bits 7 to 9.
+// [outputs][kTensorDepth].
 std::vector<float> read_weights(std::uint64_t descriptor, int outputs, CallSite site) {
   const auto [start, apart] = place_of(descriptor, outputs, site);
   std::vector<float> weights(static_cast<std::size_t>(outputs) * kTensorDepth);
   for (int n = 0; n < outputs; ++n) {
     for (unsigned unit = 0; unit < kStepBytes / kUnit; ++unit) {
-      unsigned address = start + n / 8 * apart + n % 8 * kRowBytes + unit * kUnit;
-      address ^= (address >> 7 & 7) << 4;
+      const unsigned address = start + n / 8 * apart + n % 8 * kRowBytes + unit * kUnit;
       std::array<std::uint16_t, kUnit / 2> bits;
-      std::memcpy(&bits, in_shared(address), sizeof bits);
+      std::memcpy(&bits, in_shared(swizzled(address)), sizeof bits);
       const auto to_float = [](std::uint16_t w) { return std::bit_cast<float>(unsigned{w} << 16); };
       std::transform(bits.begin(), bits.end(), &weights[n * kTensorDepth + unit * bits.size()],
                      to_float);
@@ -248,18 +243,13 @@ void write_back(const Sums& sums, CallSite site) {
 }
 
 void finish(WarpState& warp) {
-  for (std::size_t i = 0; i < warp.committed; ++i) {
-    const Product& product = warp.products[i];
+  for (const Product& product : warp.products) {
     Sums& sums = warp.sums[product.sums];
     check_unchanged(product);
     multiply(product, sums);
     if (--sums.products == 0) write_back(sums, product.site);
   }
-  warp.products.erase(warp.products.begin(),
-                      warp.products.begin() + static_cast<std::ptrdiff_t>(warp.committed));
-  warp.committed = 0;
-  warp.fences.clear();
-  if (warp.products.empty()) warp.sums.clear();
+  warp = {};  // stricter than PTX: it allows registers that did not change without another fence
 }
 
 // All threads of the warpgroup wait.
@@ -276,7 +266,7 @@ void finish(Warpgroup& group, CallSite site) {
   for (WarpState& warp : group.warps) finish(warp);
 }
 
-// Lets the lanes of the running warp meet, and the first one's answer work for all.
+// Lets the lanes of the running warp meet. kWork then runs once, for all of them.
 template <void (*kWork)(const LaneValues&), typename T>
 void meet(const T& call, CallSite site) {
   const auto work = [](const LaneValues& brought, unsigned, int number) {
@@ -289,7 +279,6 @@ void meet(const T& call, CallSite site) {
   warp_collective(0xffffffffu, reinterpret_cast<std::uint64_t>(&call), work, lane(), false, site);
 }
 
-void commit_warp(const LaneValues&) { my_warp().committed = my_warp().products.size(); }
 void only_meet(const LaneValues&) {}
 
 // To ThreadSanitizer, a thread reads the rows of the boxes that have its number.
@@ -326,8 +315,6 @@ void start_product(const unsigned* a, std::uint64_t weights, int outputs, bool a
                    CallSite site) {
   meet<start_in_warp>(Call{a, weights, outputs, adds, sums, site}, site);
 }
-
-void commit_products(CallSite site) { meet<commit_warp>(0, site); }
 
 void await_products(CallSite site) {
   meet<only_meet>(0, site);

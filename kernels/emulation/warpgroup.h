@@ -7,10 +7,10 @@
 // Products run as late as they may: when all four warps wait for them. From its start until then, a
 // product's sums are NaN. The addresses of registers stand for the registers.
 //
-// Reports registers of A that were written after the last fence, or without one; registers or
-// weights that change in flight; warps of a warpgroup that start different products; a wait that a
-// warp does not reach; a descriptor that does not name a box with the 128-byte swizzle; products in
-// flight when the block ends.
+// Reports registers of A that were written after the last fence, or without one; registers of A,
+// sums or weights that change in flight; lanes or warps that start different products; a wait that
+// a warp does not reach; a descriptor that does not name a box with the 128-byte swizzle; products
+// in flight when the block ends. Does not report sums that were used after the last fence.
 namespace specdec::emulation {
 
 // How the tensor cores add in these products. NVIDIA says neither that it is as in mma.sync nor
@@ -26,9 +26,7 @@ void fence_registers(const unsigned* registers, int count, SPECDEC_CALL_SITE);
 // PTX (kernels/cuda/matmul/warpgroup.h). weights: a descriptor.
 void start_product(const unsigned* a, std::uint64_t weights, int outputs, bool adds, float* sums,
                    SPECDEC_CALL_SITE);
-// wgmma.commit_group: a later wait is for all products so far.
-void commit_products(SPECDEC_CALL_SITE);
-// wgmma.wait_group 0: returns when all products up to the last commit are done.
+// wgmma.commit_group and wgmma.wait_group 0: returns when all products so far are done.
 void await_products(SPECDEC_CALL_SITE);
 
 // For the scheduler, as in shared_barriers.h: a block begins, or ends; why no thread can run.

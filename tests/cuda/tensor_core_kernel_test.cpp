@@ -122,7 +122,8 @@ TEST_F(TensorCoreKernel, TheTileFitsTheOutputsAndTheDevice) {
   EXPECT_EQ(tile(9, 3072, 8192, h100), PipelineTile::kRows16Wide);
   EXPECT_EQ(tile(16, 5120, 3072, h100), PipelineTile::kRows16);            // qkv: 160 blocks
   EXPECT_EQ(tile(16, 16384, 3072, h100), PipelineTile::kRows16Outputs64);  // gate_up
-  EXPECT_EQ(tile(9, 132 * 64 - 64, 3072, h100), PipelineTile::kRows16);
+  EXPECT_EQ(tile(9, 132 * 64, 3072, h100), PipelineTile::kRows16);
+  EXPECT_EQ(tile(9, 132 * 64 + 1, 3072, h100), PipelineTile::kRows16Outputs64);
   EXPECT_EQ(tile(8, 16384, 3072, h100), PipelineTile::kRows8);
   EXPECT_EQ(tile(17, 3072, 8192, h100), PipelineTile::kRows32);
   EXPECT_EQ(tile(1, 3072, 256, h100), PipelineTile::kRows8);  // a single stage

@@ -40,7 +40,7 @@ __host__ __device__ int weight(int output, int k) { return (3 * output + k) % 5 
 __device__ unsigned pair_of(int row, int k) {
   return leading_bits(static_cast<float>(input(row, k)), static_cast<float>(input(row, k + 1)));
 }
-// Part p of a row's inputs is that of the input p places further on.
+// Not a real split: part p of input k is input k + p.
 __device__ void load_part(int thread, int step, int p, FragmentA& a) {
   const int row = thread / kWarp * 16 + thread % kWarp / 4, k = step * kTileDepth + thread % 4 * 2;
   for (int r = 0; r < 4; ++r) a.at[r] = pair_of(row + r % 2 * 8, k + r / 2 * 8 + p);

@@ -99,7 +99,7 @@ def tokens_per_second(results):
 
 
 def experiments(results):
-    """What tests have found out that decides nothing about their verdict, as warpgroup_kernel_test.cpp does."""
+    """What tests have found out, without effect on their verdict, as warpgroup_kernel_test.cpp does."""
     return [line.strip() for result in results for line in result.output.splitlines() if line.startswith("EXPERIMENT: ")]
 
 

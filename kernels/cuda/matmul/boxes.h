@@ -109,9 +109,9 @@ struct BoxProducer {
 };
 
 // [snippet row-of-operand]
-// The row of x for row or column `i` of the tensor cores' operand, of 8. In this order the lanes of
-// a load use different banks, although the engine's swizzle is made for units of 16 bytes and they
-// load 8.
+// The row of x, of 8, at index i of the tensor cores' operand: a column in step 7, a row in step 9.
+// In this order the lanes of a load use different banks, although the engine's swizzle is made for
+// units of 16 bytes and they load 8.
 __host__ __device__ constexpr int row_of_operand(int i) { return 2 * (i % 4) + i / 4; }
 // [end snippet row-of-operand]
 
@@ -133,8 +133,8 @@ constexpr bool no_inputs_wait_for_each_other() {
 }
 static_assert(no_inputs_wait_for_each_other());
 
-// Four inputs of a chain for one step: 2 c, 2 c + 1 and the two that are 8 further on, of a row
-// beyond `row`. chain: its two boxes; row: a multiple of 8.
+// Four inputs of a chain for one step and lane 4 g + c: 2 c, 2 c + 1 and the two that are 8 further
+// on, of row `row` + row_of_operand(g). chain: its two boxes; row: a multiple of 8.
 template <typename Boxes>
 __device__ Vector4 load_inputs(const Boxes& chain, int row, int step) {
   const int thread = threadIdx.x, lane = thread % kWarp;

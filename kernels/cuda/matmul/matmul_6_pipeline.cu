@@ -263,7 +263,7 @@ PipelineTile pipeline_tile(int rows, int outputs, int inputs, const DeviceLimits
   const bool wide = blocks_for(outputs, Narrow::kOutputs) <= unsigned(device.multiprocessors) &&
                     inputs > Narrow::kStageInputs && Wide::kSharedBytes <= device.shared_bytes;
   if (rows <= 8) return wide ? PipelineTile::kRows8Wide : PipelineTile::kRows8;
-  if (rows <= 16 && blocks_for(outputs, 64) >= unsigned(device.multiprocessors)) {
+  if (rows <= 16 && blocks_for(outputs, 64) > unsigned(device.multiprocessors)) {
     return PipelineTile::kRows16Outputs64;
   }
   if (rows <= 16) return wide ? PipelineTile::kRows16Wide : PipelineTile::kRows16;

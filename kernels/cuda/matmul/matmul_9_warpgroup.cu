@@ -21,8 +21,8 @@ constexpr int kGroups = 2, kConsumers = kGroups * kWarpgroup / kWarp;
 constexpr int kThreads = kWarpgroup * (kGroups + 1);
 constexpr int kRegisters = 232, kProducersRegisters = 40;
 static_assert(kWarpgroup * (kGroups * kRegisters + kProducersRegisters) <= 65536);
-// Code for another architecture than sm_90a traps, so it cannot be launched with all threads; the
-// host can ask for that.
+// Code for other architectures only traps. Its launch bound is one warp, by which
+// can_run_matmul_warpgroup() knows it.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 [[maybe_unused]] constexpr int kMostThreads = kWarp;
 #else
@@ -32,7 +32,6 @@ static_assert(kWarpgroup * (kGroups * kRegisters + kProducersRegisters) <= 65536
 using Stage = BoxStage<1, kGroupOutputs, kGroups * kGroupRows>;
 using Ring = BoxRing<Stage, 4>;
 
-// [snippet split-rows]
 // The warp's 16 rows of x as operands of a step: each of the three is one part of the inputs.
 __device__ void split_rows(const Stage& stage, int row, int step, FragmentA (&parts)[kParts]) {
   FragmentB upper[kParts], lower[kParts];
@@ -43,7 +42,6 @@ __device__ void split_rows(const Stage& stage, int row, int step, FragmentA (&pa
     parts[p] = {{upper[p].at[0], lower[p].at[0], upper[p].at[1], lower[p].at[1]}};
   }
 }
-// [end snippet split-rows]
 
 // [snippet multiply-chain]
 // The products of a chain, in the order of step 6. They are in flight together, so each step has
@@ -91,13 +89,13 @@ __global__ void __launch_bounds__(kMostThreads, 1)
 
   if (warp >= kConsumers) {
     give_registers<kProducersRegisters>();
-    if (warp > kConsumers) return await_kernels_before();
+    if (warp > kConsumers) return await_kernels_before();  // as every thread must, or end
     return BoxProducer<Ring>{weights, inputs, width, first_output, first_row}.fill(ring);
   }
   take_registers<kRegisters>();
 
   await_kernels_before();
-  const int row = 16 * warp;  // of the block's tile, the warp's first
+  const int row = 16 * warp;  // the warp's first in the block's tile
   // [snippet warpgroup]
   float total[kGroupSums] = {};
   for (int stage = 0; stage < stages_of<Stage>(width); ++stage) {

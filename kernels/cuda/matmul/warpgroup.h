@@ -8,7 +8,8 @@
 // memory.
 //
 // A product runs while its threads continue. In this order:
-//   fence_operands(a)         after registers were written, so before the products that read them
+//   fence_operands(a)         after a was written and sums were last used, and before the products
+//                             that use them
 //   start_product(...)        for each product; from then on, neither a nor sums may be touched
 //   await_products(sums)      they are done
 // All threads of the warpgroup call each of them. emulation/warpgroup.h says what the emulation
@@ -34,8 +35,8 @@ constexpr int kGroupSums = kGroupRows * kGroupOutputs / kWarpgroup;
 
 // [snippet describe-weights]
 // The descriptor of a step's weights: 16 inputs of 128 outputs, in a box as copy_box() leaves it.
-// Groups of 8 outputs are 1024 bytes apart (64 units of 16). Mode 1 is the swizzle of 128 bytes. It
-// depends on the address, so a step begins 32 bytes after the one before.
+// Groups of 8 outputs are 1024 bytes apart, 64 units of 16 bytes. Mode 1 is the swizzle of 128
+// bytes. The tensor cores undo it by address, so a step begins 32 bytes after the one before.
 __device__ inline std::uint64_t describe_weights(const unsigned char* box, int step) {
   const std::uint64_t unit = address_in_shared(box + 32 * step) / 16, apart = 64, swizzle = 1;
   return unit | apart << 32 | swizzle << 62;
@@ -80,7 +81,6 @@ __device__ inline void start_product(const FragmentA& a, std::uint64_t weights, 
 // Returns when all products that the threads have started are done.
 __device__ inline void await_products(float (&sums)[kGroupSums]) {
 #ifdef SPECDEC_EMULATED
-  emulation::commit_products();
   emulation::await_products();
   static_cast<void>(sums);
 #else
