@@ -90,12 +90,6 @@ std::vector<float> right_sums() {
   return sums;
 }
 
-void in_every_order(void (*check)(const char* order)) {
-  for (const char* order : {"forward", "reverse", "random"}) {
-    setenv("SPECDEC_THREAD_ORDER", order, 1);
-    check(order);
-  }
-}
 // A consumer that does not wait reads NaNs, and frees slots before they are full: the producer then
 // misses a phase or arrives too often, or no thread waits for its copies.
 template <Bug kBug>

@@ -24,15 +24,21 @@ inline constexpr unsigned kAll = 0xffffffffu;
 // The beginning of a line's name in a report.
 inline const std::string kHere = "seeded_[a-z]+_test.cu:";
 
+template <typename Check>
+void in_every_order(const Check& check) {
+  for (const char* order : {"forward", "reverse", "random"}) {
+    setenv("SPECDEC_THREAD_ORDER", order, 1);
+    check(order);
+  }
+}
 inline void expect_report(void (*kernel)(int*), unsigned threads, const std::string& report) {
   EXPECT_DEATH(run(kernel, 1, threads, 128), kHere + "[0-9]+: CUDA emulation: (" + report + ")");
 }
 inline void expect_clean(void (*kernel)(int*), unsigned threads, int expected) {
-  for (const char* order : {"forward", "reverse", "random"}) {
-    setenv("SPECDEC_THREAD_ORDER", order, 1);
+  in_every_order([&](const char* order) {
     const std::vector<int> got = run(kernel, 1, threads, 128);
     for (unsigned i = 0; i < threads; ++i) EXPECT_EQ(got[i], expected) << i << " " << order;
-  }
+  });
 }
 
 class SeededBugs : public ::testing::Test {

@@ -64,13 +64,12 @@ void expect_wrong_in_every_order(Copy bug, Copy right) {
   if (kThreadSanitizer) {
     EXPECT_DEATH(sums_of_stages(bug), "data race(.|\n)*add_stages");
   }
-  for (const char* order : {"forward", "reverse", "random"}) {
-    setenv("SPECDEC_THREAD_ORDER", order, 1);
+  in_every_order([&](const char* order) {
     if (!kThreadSanitizer) {
       EXPECT_NE(sums_of_stages(bug), want) << order;
     }
     EXPECT_EQ(sums_of_stages(right), want) << order;
-  }
+  });
 }
 TEST_F(SeededBugs, ARingIsRefilledTooSoon) {
   expect_wrong_in_every_order(add_stages<RingBug::kRefillsTooSoon>, add_stages<RingBug::kNone>);

@@ -133,12 +133,6 @@ std::vector<float> right_products() {
   return sums;
 }
 
-void in_every_order(void (*check)(const char* order)) {
-  for (const char* order : {"forward", "reverse", "random"}) {
-    setenv("SPECDEC_THREAD_ORDER", order, 1);
-    check(order);
-  }
-}
 template <Bug kBug>
 void expect_wrong() {
   in_every_order([](const char* order) { EXPECT_NE(products<kBug>(), right_products()) << order; });
