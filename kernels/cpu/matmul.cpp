@@ -9,6 +9,10 @@
 namespace specdec::cpu {
 namespace {
 
+// The most rows of x that share a pass over a panel: their sums, two vectors per row, stay in
+// registers, beside a step's two vectors and an element of x.
+constexpr int kTileRows = kRegisters < 32 ? 6 : 12;
+
 // Where a pass over a panel prefetches to.
 struct Ahead {
   const std::byte* from;

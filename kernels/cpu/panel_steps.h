@@ -12,10 +12,6 @@
 namespace specdec::cpu {
 namespace {
 
-// The most rows of x that are multiplied with a panel at once: their sums, two vectors per row,
-// stay in registers.
-constexpr int kTileRows = kRegisters < 32 ? 6 : 8;
-
 // ---- one step k of a panel as two vectors of floats, exactly
 
 struct PanelStep {
