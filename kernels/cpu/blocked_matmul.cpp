@@ -83,7 +83,7 @@ void multiply(const Tile& tile) {
         reinterpret_cast<const std::byte*>(tile.chunk + first * kPanelRows), tile.x + first,
         kChunkSteps, steps, prefetch_step, to);
   };
-  const auto for_groups = [&](const auto& use) {
+  const auto each_group = [&](const auto& use) {
     for (int g = 0; g < tile.steps; g += kGroupElements) {
       TileSums<M> chains;
       add(g, kGroupElements, chains);
@@ -91,11 +91,11 @@ void multiply(const Tile& tile) {
     }
   };
   if (tile.q4 != nullptr) {
-    for_groups([&](int g, const TileSums<M>& chains) {
+    each_group([&](int g, const TileSums<M>& chains) {
       add_group(tile.q4[g], chains, tile.x_sums + g, kChunkGroups, sums);
     });
   } else if (tile.q8 != nullptr) {
-    for_groups([&](int g, const TileSums<M>& chains) { add_group(tile.q8[g], chains, sums); });
+    each_group([&](int g, const TileSums<M>& chains) { add_group(tile.q8[g], chains, sums); });
   } else {
     add(0, tile.steps, sums);
   }
@@ -123,7 +123,7 @@ void widen(const std::byte* panel, int steps, float* chunk) {  // [steps][kPanel
 // The integers q of whole groups, times the powers of their steps.
 void widen_q4(const PanelGroup* groups, int steps, float* chunk) {
   for (int first = 0; first < steps; first += kGroupElements) {
-    for_group(*groups++, [&](const PanelStep& step, int k) {
+    for_groups<1>(groups++, [&](const PanelStep& step, int k, int) {
       store_step(chunk + (first + k) * kPanelRows, step);
     });
   }

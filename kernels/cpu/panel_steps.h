@@ -130,16 +130,22 @@ inline Floats step_of_words(Words words, int k) {
   return __builtin_convertvector(std::bit_cast<Ints>(step), Floats);
 }
 
-// Calls use(step, k) for each step of a group, which has its integers times power_of_step(k).
-template <typename Use>
-[[gnu::always_inline]] inline void for_group(const PanelGroup& group, const Use& use) {
+// Calls use(step, k, g) for each step k of `count` neighbouring groups g, one step of each in turn.
+// The step has its integers times power_of_step(k).
+template <int count, typename Use>
+[[gnu::always_inline]] inline void for_groups(const PanelGroup* groups, const Use& use) {
   for (int first = 0; first < kGroupElements; first += PanelGroup::kInWord) {
-    Words low, high;
-    std::memcpy(&low, group.words[0][first / PanelGroup::kInWord], sizeof low);
-    std::memcpy(&high, group.words[1][first / PanelGroup::kInWord], sizeof high);
+    Words low[count], high[count];
+    for (int g = 0; g < count; ++g) {
+      std::memcpy(&low[g], groups[g].words[0][first / PanelGroup::kInWord], sizeof low[g]);
+      std::memcpy(&high[g], groups[g].words[1][first / PanelGroup::kInWord], sizeof high[g]);
+    }
     SPECDEC_UNROLL
     for (int k = 0; k < PanelGroup::kInWord; ++k) {
-      use(PanelStep{step_of_words(low, k), step_of_words(high, k)}, first + k);
+      SPECDEC_UNROLL
+      for (int g = 0; g < count; ++g) {
+        use(PanelStep{step_of_words(low[g], k), step_of_words(high[g], k)}, first + k, g);
+      }
     }
   }
 }
@@ -186,6 +192,11 @@ inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
   }
 }
 
+// Groups of q4 whose chains take turns, for M rows. A chain waits for its own last sum, so few
+// chains would keep the multipliers waiting.
+template <int M>
+constexpr int kGroupsInTurn = M <= (kRegisters < 32 ? 1 : 3) ? 2 : 1;
+
 // sums += x W^T over `width` elements, group by group, where x is GroupedRows. Calls
 // prefetch_group() once per group. A shorter last group is multiplied with zeros, which changes
 // nothing: its last q are 0, too.
@@ -193,16 +204,23 @@ template <int M, typename PrefetchGroup>
 inline void add_groups(const PanelGroup* groups, const float* x,
                        std::ptrdiff_t x_stride,  // [M, width]
                        int width, const PrefetchGroup& prefetch_group, TileSums<M>& sums) {
-  const int count = groups_of(width);
-  const float* const x_sums = x + count * kGroupElements;
-  for (int g = 0; g < count; ++g) {
-    prefetch_group();
-    TileSums<M> chains;
-    for_group(groups[g], [&](const PanelStep& step, int k) {
-      add_step(step, x + g * kGroupElements + k, x_stride, chains);
+  const int groups_of_row = groups_of(width);
+  const float* const x_sums = x + groups_of_row * kGroupElements;
+  const auto add = [&]<int count>(std::integral_constant<int, count>, int first) {
+    TileSums<M> chains[count];
+    for_groups<count>(groups + first, [&](const PanelStep& step, int k, int g) {
+      if (k == kGroupElements / count * g) prefetch_group();  // not all at once
+      add_step(step, x + (first + g) * kGroupElements + k, x_stride, chains[g]);
     });
-    add_group(groups[g], chains, x_sums + g, x_stride, sums);
+    for (int g = 0; g < count; ++g) {
+      add_group(groups[first + g], chains[g], x_sums + first + g, x_stride, sums);
+    }
+  };
+  int g = 0;
+  for (; g + kGroupsInTurn<M> <= groups_of_row; g += kGroupsInTurn<M>) {
+    add(std::integral_constant<int, kGroupsInTurn<M>>(), g);
   }
+  for (; g < groups_of_row; ++g) add(std::integral_constant<int, 1>(), g);
 }
 
 // sums += scales * chains.
