@@ -74,9 +74,9 @@ void attend_head(const Task<T>& task, int kv_head, int start, const HeadChunk<Re
     for (int tile = 0; tile < task.tiles(); ++tile) {
       const int first = group * tile / task.tiles(), end = group * (tile + 1) / task.tiles();
       const int head = kv_head * group + first;
-      kAttendChunk<Read>[end - first](task.q.row(r) + head * head_dim, head_dim, chunk, count,
-                                      prefetch, &running[r][head],
-                                      task.out.row(r) + head * head_dim);
+      attend_chunk_for<Read>(end - first, head_dim)(task.q.row(r) + head * head_dim, head_dim,
+                                                    chunk, count, prefetch, &running[r][head],
+                                                    task.out.row(r) + head * head_dim);
       prefetch.is_first_turn = false;
       prefetch.due <<= 1;
     }

@@ -146,8 +146,8 @@ std::uint64_t due_in_first_turn(int turns) {
 // Dot products of `heads` queries with the kTileKeys keys first, first + step, ..., without the
 // last levels of the tree of sums: one vector per head. (Padding the last vector with zeros may
 // turn a partial sum of -0 into 0, which changes no weight.)
-template <int heads, typename T>
-void dot_tile(const float* q, int head_dim,                    // [heads, D]
+template <int heads, typename Dim, typename T>
+void dot_tile(const float* q, Dim head_dim,                    // [heads, D]
               const HeadChunk<T>& chunk, int first, int step,  // keys of [D]
               Floats* sums) {                                  // [heads]
   constexpr int keys = kTileKeys<heads>;
@@ -189,8 +189,8 @@ void dot_tile(const float* q, int head_dim,                    // [heads, D]
 }
 
 // Scores of the first `count` positions of the chunk, padded with -inf to whole vectors.
-template <int heads, typename T>
-void score(const float* q, int head_dim, const HeadChunk<T>& chunk, int count,
+template <int heads, typename Dim, typename T>
+void score(const float* q, Dim head_dim, const HeadChunk<T>& chunk, int count,
            const Prefetch<T>& prefetch,
            float (*scores)[kAttentionChunk]) {  // [heads][count]
   constexpr int tiles = kLanes / kTileKeys<heads>;
@@ -260,11 +260,11 @@ void soften(float (*scores)[kAttentionChunk], int count, Running* running,  // [
 
 // out = out * rescale + the sum of weights[j] * values[j] in the order of positions, for a few
 // vectors of each head's values.
-template <int heads, int vectors, typename T>
+template <int heads, int vectors, typename Dim, typename T>
 void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  // [heads]([count])
                 const HeadChunk<T>& chunk, int count,
                 const Prefetch<T>& prefetch,             // values of [D]
-                float* out, int head_dim, int offset) {  // [heads, D], elements from offset on
+                float* out, Dim head_dim, int offset) {  // [heads, D], elements from offset on
   out += offset;
   Floats sum[heads][vectors];
   SPECDEC_UNROLL
@@ -294,10 +294,10 @@ void add_values(const float (*weights)[kAttentionChunk], const float* rescale,  
 }
 
 // add_values() for all elements.
-template <int heads, typename T>
+template <int heads, typename Dim, typename T>
 void add_all_values(const float (*weights)[kAttentionChunk], const float* rescale,
                     const HeadChunk<T>& chunk, int count, const Prefetch<T>& prefetch, float* out,
-                    int head_dim) {
+                    Dim head_dim) {
   int d = 0;
   for (; d + kTileVectors * kLanes <= head_dim; d += kTileVectors * kLanes) {
     add_values<heads, kTileVectors>(weights, rescale, chunk, count, prefetch, out, head_dim, d);
@@ -316,11 +316,14 @@ void add_all_values(const float (*weights)[kAttentionChunk], const float* rescal
   }
 }
 
-// Adds a chunk to the sums of one row and `heads` query heads.
-template <int heads, typename T>
-void attend_chunk(const float* q, int head_dim,                                       // [heads, D]
+// Adds a chunk to the sums of one row and `heads` query heads. Dim: an integral_constant where
+// head_dim is known to the compiler, which then unrolls loops and needs no pointer for each head.
+template <int heads, typename Dim, typename T>
+void attend_chunk(const float* q, int dim,                                            // [heads, D]
                   const HeadChunk<T>& chunk, int count, const Prefetch<T>& prefetch,  //
                   Running* running, float* out) {  // [heads], [heads, D]: the sums so far
+  Dim head_dim;
+  if constexpr (std::is_same_v<Dim, int>) head_dim = dim;
   alignas(64) float weights[heads][kAttentionChunk];
   float rescale[heads];
   score<heads>(q, head_dim, chunk, count, prefetch, weights);
@@ -331,11 +334,23 @@ void attend_chunk(const float* q, int head_dim,                                 
 template <typename T>
 using AttendChunk = void (*)(const float*, int, const HeadChunk<T>&, int, const Prefetch<T>&,
                              Running*, float*);
-template <typename T>
+template <typename Dim, typename T>
 constexpr auto kAttendChunk = []<int... heads>(std::integer_sequence<int, heads...>) {
-  return std::array<AttendChunk<T>, kMaxTileHeads + 1>{nullptr, attend_chunk<heads + 1, T>...};
+  return std::array<AttendChunk<T>, kMaxTileHeads + 1>{nullptr, attend_chunk<heads + 1, Dim, T>...};
 }
 (std::make_integer_sequence<int, kMaxTileHeads>());
+
+template <typename T>
+AttendChunk<T> attend_chunk_for(int heads, int head_dim) {
+  switch (head_dim) {
+    case 64:
+      return kAttendChunk<std::integral_constant<int, 64>, T>[heads];
+    case 128:
+      return kAttendChunk<std::integral_constant<int, 128>, T>[heads];
+    default:
+      return kAttendChunk<int, T>[heads];
+  }
+}
 
 }  // namespace
 }  // namespace specdec::cpu
