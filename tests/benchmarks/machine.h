@@ -34,8 +34,8 @@ inline double seconds_of(const std::function<void()>& work) {
 // get.
 class ReadSweep {
  public:
-  explicit ReadSweep(int threads, std::size_t bytes = std::size_t{1} << 30)
-      : team_(threads),
+  explicit ReadSweep(cpu::ThreadTeam& team, std::size_t bytes = std::size_t{1} << 30)
+      : team_(team),
         stream_floats_(bytes / kStreams / static_cast<std::size_t>(team_.size()) / 1024 * 256),
         buffer_(*memory_, stream_floats_ * kStreams * static_cast<std::size_t>(team_.size())),
         sums_(static_cast<std::size_t>(team_.size()) * 16) {
@@ -65,7 +65,7 @@ class ReadSweep {
     return (sums[0] + sums[1] + sums[2] + sums[3])[0];
   }
 
-  cpu::ThreadTeam team_;
+  cpu::ThreadTeam& team_;
   std::unique_ptr<Backend> memory_ = make_cpu_backend(1);  // asks for huge pages, as weights do
   std::size_t stream_floats_;
   DeviceArray<float> buffer_;
@@ -76,13 +76,14 @@ class ReadSweep {
 // faster.
 class FmaPeak {
  public:
-  explicit FmaPeak(int threads)
-      : team_(threads), sums_(static_cast<std::size_t>(team_.size()) * 16) {}
+  explicit FmaPeak(cpu::ThreadTeam& team)
+      : team_(team), sums_(static_cast<std::size_t>(team_.size()) * 16) {}
 
   // The best of three short runs: whatever interrupts one is no property of the machine.
+  // REQUIRES: every thread has a core, as after a longer job in the same burst. A thread that just
+  // woke up may be waiting for the core of the one that woke it, and the peak would be halved.
   double flops_per_second() {
     double seconds = std::numeric_limits<double>::infinity();
-    team_.begin_burst();
     for (int run = 0; run < 3; ++run) {
       seconds = std::min(seconds, seconds_of([&] {
                            team_.run([&](int thread) {
@@ -90,7 +91,6 @@ class FmaPeak {
                            });
                          }));
     }
-    team_.end_burst();
     return 2.0 * cpu::kLanes * kChains * kSteps * team_.size() / seconds;
   }
 
@@ -111,7 +111,7 @@ class FmaPeak {
     return total[0];
   }
 
-  cpu::ThreadTeam team_;
+  cpu::ThreadTeam& team_;
   std::vector<float> sums_;
 };
 
@@ -120,7 +120,7 @@ class FmaPeak {
 // steady. The cores are kept busy beforehand.
 class CpuMachine final : public Machine {
  public:
-  explicit CpuMachine(int threads) : sweep_(threads), peak_(threads) {
+  explicit CpuMachine(int threads) : team_(threads), sweep_(team_), peak_(team_) {
     const auto warm = std::chrono::steady_clock::now() + std::chrono::seconds(2);
     while (std::chrono::steady_clock::now() < warm) look();
   }
@@ -129,7 +129,9 @@ class CpuMachine final : public Machine {
     return specdec::seconds_of(work);
   }
   Look look() override {
+    team_.begin_burst();
     const double bandwidth = sweep_.bytes_per_second(), flops = peak_.flops_per_second();
+    team_.end_burst();
     const Look look{.bandwidth = (bandwidth_ + bandwidth) / 2,
                     .peak = (flops_ + flops) / 2,
                     .steady = steady(bandwidth_, bandwidth) && steady(flops_, flops)};
@@ -143,6 +145,7 @@ class CpuMachine final : public Machine {
     return std::abs(after - before) <= 0.06 * std::min(before, after);
   }
 
+  cpu::ThreadTeam team_;
   ReadSweep sweep_;
   FmaPeak peak_;
   double bandwidth_ = 0, flops_ = 0;  // of the last look
