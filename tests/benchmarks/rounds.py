@@ -2,7 +2,8 @@
 
 A time is the median of the faster half of the rounds, and a rate that of its time; all else, ratios above all, are
 medians over the rounds: what is divided was measured within a moment. What a program could not measure in a round, as
-the machine's yardstick changed meanwhile, does not count.
+the machine's yardstick changed meanwhile, does not count. What is never done, as arithmetic while a model is loaded, has no
+rate.
 
 The spread of a time, and of its rate, is the range of that half, divided by the time (turns.py). The spread of a ratio
 is the distance between the quartiles of its rounds, divided by their median. Both are parts: 0.02 is 2%.
@@ -28,7 +29,7 @@ def entry_of(counters):
     kept = [found for found in counters if found.get("samples", 1) > 0]
     entry = {"samples": len(kept), "spread": 0.0, "ratio_spreads": {}}
     for name in dict.fromkeys(name for found in counters for name in found):
-        values = [found[name] for found in kept if found.get(name) is not None]
+        values = [found[name] for found in kept if found.get(name) is not None and (found[name] or name not in RATES)]
         if name == "samples":
             continue
         if not values:

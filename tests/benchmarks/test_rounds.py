@@ -32,6 +32,10 @@ class Entries(unittest.TestCase):
         self.assertEqual(found, {"samples": 2, "spread": 0, "ratio_spreads": {}, "seconds": 1})
         self.assertEqual(list(rounds.unsteady([{**entry(1, 1), **found}]).values()), [(0, 2)])
 
+    def test_what_is_never_done_has_no_rate(self):
+        found = rounds.entry_of([{"seconds": 1, "bytes_per_second": 2, "flops_per_second": 0, "samples": 1}])
+        self.assertEqual((found["bytes_per_second"], found["flops_per_second"]), (2, None))
+
     def test_each_ratio_has_a_spread_of_its_own(self):
         found = rounds.entry_of([{"gain": gain, "c": 0.1, "v": None, "alpha": gain, "bandwidth": gain, "samples": gain < 9}
                                  for gain in (1, 2, 2.5, 4, 8, 9)])
