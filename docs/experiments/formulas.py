@@ -67,19 +67,28 @@ def oracle_factor(alpha, c):
     return 1 / (1 - alpha + c * alpha)
 
 
+# Bytes of a weight in a layer and in the head, without int8's scale for each output. q4 has a scale and a minimum for 32.
+WEIGHT_BYTES = {"bf16": (2, 2), "int8": (1, 1), "q4": (20 / 32, 1)}
+
+
 class Shape:
     """A Llama by its sizes: parameters, and bytes that a decode step reads, at 2 bytes a number."""
 
     def __init__(self, d_model, d_ff, n_layers, n_heads, n_kv_heads, head_dim, vocab_size, tied=True):
         attention = 2 * d_model * head_dim * (n_heads + n_kv_heads)
-        self.matrices = n_layers * (attention + 3 * d_model * d_ff) + vocab_size * d_model
-        self.parameters = self.matrices + (2 * n_layers + 1) * d_model + (0 if tied else vocab_size * d_model)
+        self.head = vocab_size * d_model
+        self.matrices = n_layers * (attention + 3 * d_model * d_ff) + self.head
+        self.parameters = self.matrices + (2 * n_layers + 1) * d_model + (0 if tied else self.head)
         # A table of embeddings that is not the head as well is not streamed: a step reads one row of it.
-        self.weight_bytes = 2 * self.matrices
+        self.weight_bytes = self.weight_bytes_in("bf16")
         self.cache_bytes_per_token = 2 * 2 * n_layers * n_kv_heads * head_dim
 
-    def step_bytes(self, cached=0):
-        return self.weight_bytes + cached * self.cache_bytes_per_token
+    def weight_bytes_in(self, weights):
+        in_layer, in_head = WEIGHT_BYTES[weights]
+        return in_layer * (self.matrices - self.head) + in_head * self.head
+
+    def step_bytes(self, cached=0, weights="bf16"):
+        return self.weight_bytes_in(weights) + cached * self.cache_bytes_per_token
 
 
 SHAPES = {
@@ -95,9 +104,9 @@ SHAPES = {
 }
 
 
-def bytes_c(draft, target, cached=0):
+def bytes_c(draft, target, cached=0, draft_weights="bf16"):
     """c where time is bytes: what the draft reads a step over what the target reads."""
-    return SHAPES[draft].step_bytes(cached) / SHAPES[target].step_bytes(cached)
+    return SHAPES[draft].step_bytes(cached, draft_weights) / SHAPES[target].step_bytes(cached)
 
 
 def check():
@@ -105,6 +114,7 @@ def check():
     assert [SHAPES[f"SmolLM2-{size}"].parameters for size in ("135M", "360M", "1.7B")] == [134515008, 361821120, 1711376384]
     assert SHAPES["8B"].parameters == 8030261248 and SHAPES["70B"].parameters == 70553706496
     assert SHAPES["target (embedded)"].weight_bytes == 9240576 and SHAPES["1B"].cache_bytes_per_token == 32768
+    assert SHAPES["1B"].weight_bytes_in("q4") == 870842368 and SHAPES["1B"].weight_bytes_in("int8") == 1235746816
     assert emitted(1, 5) == 6 and emitted(0, 5) == 1 and emitted(0.5, 2) == 1.75
     assert abs(walltime_factor(0.8, 5, 0) - 3.68928) < 1e-9
     # Table 1 of the paper, whose draft costs nothing: alpha, K, operations, speedup. The bytes are 1 / speedup.

@@ -44,12 +44,14 @@ def operations(_):
 def pairs(_):
     rows = []
     giga = lambda n: f"{n / 1e9:.2f} GB" if n > 1e8 else f"{n / 1e6:.2f} MB"
-    for draft, target in (("draft (embedded)", "target (embedded)"), ("1B", "3B"), ("1B", "8B"), ("1B", "70B"),
-                          ("8B", "70B")):
-        rows.append([draft.replace("draft (embedded)", "embedded draft"),
+    for draft, weights, target in (("draft (embedded)", "bf16", "target (embedded)"), ("1B", "bf16", "3B"), ("1B", "int8", "3B"),
+                                   ("1B", "q4", "3B"), ("1B", "bf16", "8B"), ("1B", "q4", "8B"), ("1B", "bf16", "70B"),
+                                   ("8B", "bf16", "70B"), ("8B", "q4", "70B")):
+        rows.append([draft.replace("draft (embedded)", "embedded draft") + ("" if weights == "bf16" else f" in {weights}"),
                      target.replace("target (embedded)", "embedded target"),
-                     *(giga(formulas.SHAPES[model].weight_bytes) for model in (draft, target)), number(bytes_c(draft, target), 3),
-                     number(bytes_c(draft, target, 32768), 3) if "embedded" not in draft else ""])
+                     giga(formulas.SHAPES[draft].weight_bytes_in(weights)), giga(formulas.SHAPES[target].weight_bytes),
+                     number(bytes_c(draft, target, 0, weights), 3),
+                     number(bytes_c(draft, target, 32768, weights), 3) if "embedded" not in draft else ""])
     return "draft|target|draft reads|target reads|c|c at 32,768 tokens", rows
 
 
@@ -76,8 +78,12 @@ def real_pair_bf16(_):
 
 @table
 def real_pair_int8_draft(_):
-    """One byte a weight of the draft in place of two."""
-    return factors_by_K(bytes_c("1B", "3B") / 2)
+    return factors_by_K(bytes_c("1B", "3B", 0, "int8"))
+
+
+@table
+def real_pair_q4_draft(_):
+    return factors_by_K(bytes_c("1B", "3B", 0, "q4"))
 
 
 @table
