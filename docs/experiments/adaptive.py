@@ -267,7 +267,11 @@ KEPT = ("shape", "way", "text", "gain", "predicted_accounting", "c", "v", "alpha
 
 def clocked_settings(shape, file, quick):
     plain = PROGRAM, (*SHAPES[shape][:2], "--no-speculation")
-    words = lambda name: (*SHAPES[shape], *SETTINGS[name], *(("--cost-profile", str(file)) * ("--draft-length" in SETTINGS[name])))
+
+    def words(name):
+        no_model = "--draft-kind" in SETTINGS[name]  # whose shape could be given
+        return (*SHAPES[shape][:2 if no_model else None], *SETTINGS[name],
+                *(("--cost-profile", str(file)) * ("--draft-length" in SETTINGS[name])))
     return [programs.Setting({"shape": shape, "way": name}, (PROGRAM, words(name)), plain, CLOCKED_TEXTS[shape][:1 if quick else None])
             for name in CLOCKED[shape][:2 if quick else None]]
 
