@@ -28,8 +28,8 @@ from train_heads import Schedule, move, optimizers_of_all
 HERE = Path(__file__).resolve().parent
 KINDS = ["eagle3", "medusa"]
 VOCABULARY, D_FF, N_HEADS = 8192, 896, 3    # fewer numbers than the target's layers have
-TOKENS, PLACES = 4096, 96                   # of a step; of a text
-LOG_EVERY, EVALUATE_EVERY = 20, 200
+TOKENS, PLACES = 4096, 48                   # of a step; of a text
+LOG_EVERY, EVALUATE_EVERY = 40, 300
 
 
 def make(kind: str, target: llama.Llama, kept: torch.Tensor):
@@ -181,9 +181,12 @@ def main():
     parser.add_argument("--answers", type=Path, required=True, help="stage 6's answers to them")
     parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of rows, checkpoints and curves")
     parser.add_argument("--output", type=Path, default=HERE / "heads" / "smollm2", help="folder of the heads")
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=2)
     options = parser.parse_args()
     target = llama.load(options.model).requires_grad_(False)
+    for layer in target.modules():          # once; autocast would round frozen matrices again for every text
+        if isinstance(layer, torch.nn.Linear):
+            layer.weight.data = layer.weight.data.to(torch.bfloat16)
     tokenizer = Tokenizer.from_file(str(options.model / "tokenizer.json"))
     texts = smollm2_rows.texts_of(tokenizer, options.played, options.tasks, options.answers)
     smollm2_rows.write_shards(target, texts, options.work / "smollm2_rows")
