@@ -4,7 +4,6 @@
 
 The files are committed; goldens_heads.py computes them and does not make them anew.
 """
-import json
 from pathlib import Path
 
 import numpy as np

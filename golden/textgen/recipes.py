@@ -1,5 +1,5 @@
 """Recipes and other lists: what the list names comes back in the steps."""
-from .words import FIRST_NAMES, GOODS, THINGS, TOWNS, WEEKDAYS, a_or_an, chance, how_many, joined, sentence
+from .words import FIRST_NAMES, GOODS, THINGS, TOWNS, WEEKDAYS, chance, how_many, joined, sentence
 
 BASES = "potatoes|rice|noodles|lentils|beans|mushrooms|carrots|pumpkin|spinach|leeks|cabbage|chickpeas|tomatoes|fennel".split("|")
 EXTRAS = "onions|garlic|celery|peas|peppers|olives|capers|walnuts|raisins|dates|ginger|parsley|basil|chives|dill|mint".split("|")

@@ -10,8 +10,8 @@
 #include "kernels/cuda/early.h"
 #include "kernels/cuda/runtime.h"
 
-// The only place where the two builds of a kernel's source differ, except for single instructions
-// that C++ cannot express (weights.h, async_copy.h, matmul/tensor_core.h).
+// How kernels are launched in the two builds of their source. They differ elsewhere only in what
+// C++ cannot express: search for SPECDEC_EMULATED.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // A kernel's mangled name (c++filt makes it readable), if CUDA provides it.

@@ -327,7 +327,6 @@ std::uint64_t warp_collective(unsigned mask, std::uint64_t value, Answer answer,
 }
 // [end snippet warp-collective]
 
-// [snippet begin-early]
 bool begin_early(const Launch& next, const Launch& coming) {
   const std::lock_guard lock(one_at_a_time);
   const auto free = std::ranges::count(first_blocks, nullptr, &Block::launch);
@@ -358,7 +357,6 @@ void wait_for_grid_before(CallSite site) {
   yield();
   IF_TSAN(__tsan_acquire(&end_of_grid);)
 }
-// [end snippet begin-early]
 
 void run_grid(const Launch& launch) {
   const std::lock_guard lock(one_at_a_time);

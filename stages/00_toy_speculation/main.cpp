@@ -70,7 +70,6 @@ struct Record {
   Round round;
 };
 
-// [snippet generate]
 std::vector<Record> generate(const Options& options) {
   const Dice dice{
       [&](int position, Purpose purpose) { return uniform(options.seed, position, purpose); }};
@@ -83,7 +82,6 @@ std::vector<Record> generate(const Options& options) {
   }
   return records;
 }
-// [end snippet generate]
 
 Text generated(const std::vector<Record>& records) {
   Text text;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "common/base/check.h"
 #include "common/checkpoint/elements.h"

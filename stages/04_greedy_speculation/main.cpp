@@ -1,8 +1,6 @@
 // Stage 4: greedy speculation. A draft model drafts K tokens, the target verifies them in one pass,
 // and the text is exactly that of stage 3.
 
-#include "common/base/stopwatch.h"
-#include "common/run_stats.h"
 #include "stages/04_greedy_speculation/greedy_speculation.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/speculation/greedy_check.h"

@@ -1,8 +1,6 @@
 // Stage 5: rejection sampling. Drafts are sampled, and accepted by a rule that gives the text the
 // target's distribution.
 
-#include "common/base/stopwatch.h"
-#include "common/run_stats.h"
 #include "stages/05_rejection_sampling/rejection_sampling.h"
 #include "stages/programs/run/stage_main.h"
 #include "stages/programs/sampling/sampling_check.h"
@@ -12,7 +10,6 @@
 namespace specdec {
 namespace {
 
-// [snippet decode]
 void decode(Session& run, Judge& judge) {
   run.prefill();
   while (!run.generation.finished()) {
@@ -22,7 +19,6 @@ void decode(Session& run, Judge& judge) {
     run.after_round(round, evidence(judge, run.steps.drafts(), run.options.seed));
   }
 }
-// [end snippet decode]
 
 int run(const RunOptions& options) {
   const SpeculationOptions speculation = speculation_options(options);

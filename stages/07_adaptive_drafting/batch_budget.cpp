@@ -1,7 +1,6 @@
 #include "stages/07_adaptive_drafting/batch_budget.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "common/base/check.h"
 #include "kernels/int_size.h"
@@ -77,7 +76,6 @@ void BatchBudget::count(std::span<const Outcome> step) {
   }
 }
 
-// [snippet choose-depth]
 BatchBudget::Expected BatchBudget::expected(int depth) const {
   Expected round;
   for (const Place& place : std::span(places_).first(depth)) {
@@ -139,7 +137,6 @@ void BatchBudget::choose_depth(std::span<const Outcome> step) {
   }
   tries_ = step.front().request;
 }
-// [end snippet choose-depth]
 
 double BatchBudget::rate_of(const Expected& round, int depth) const {
   const double seconds = costs_->target.seconds(requests_ * round.rows) + draft_seconds(depth);

@@ -16,7 +16,6 @@ struct StepCosts {
   CostCurve next_draft;   // one more draft for each of M requests
 };
 
-// [snippet batch-budget]
 // The rows of all requests of a batch, with what earlier steps taught. It decides before a step how
 // far the drafts go, while they are made which drafts are worth a row at best, and then which ones
 // get rows. It counts tokens and reads no clock.
@@ -52,7 +51,6 @@ class BatchBudget {
   const Stats& stats() const { return stats_; }
   // The tokens per second that are expected if all rounds draft up to `depth` places.
   double rate(int depth) const;
-  // [end snippet batch-budget]
 
  private:
   static constexpr double kForget = 0.95;  // about the last 20 steps count

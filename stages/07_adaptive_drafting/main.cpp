@@ -17,7 +17,6 @@
 namespace specdec {
 namespace {
 
-// [snippet decode]
 void decode(Session& run, Judge& judge) {
   run.prefill();
   while (!run.generation.finished()) {
@@ -26,7 +25,6 @@ void decode(Session& run, Judge& judge) {
     run.after_round(round, adaptive_evidence(run, judge));
   }
 }
-// [end snippet decode]
 
 int run_one(const RunOptions& options, const SpeculationOptions& speculation) {
   AdaptiveRun adaptive;

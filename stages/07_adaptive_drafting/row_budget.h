@@ -5,7 +5,6 @@
 
 namespace specdec {
 
-// [snippet cost-curve]
 // T(M): what a pass over M rows takes, between and beyond the measured numbers of rows. It is the
 // lower convex hull of the measurements, so no row costs less than the row before it: when a row
 // does not pay, no later one does.
@@ -21,14 +20,11 @@ class CostCurve {
 
   double seconds(double rows) const;
   double of_next_row(double rows) const { return seconds(rows + 1) - seconds(rows); }
-  std::span<const Point> hull() const { return hull_; }
 
  private:
   std::vector<Point> hull_;
 };
-// [end snippet cost-curve]
 
-// [snippet row-budget]
 // How many rows the drafts of a batch get in one pass.
 struct RowBudget {
   static constexpr int kAll = std::numeric_limits<int>::max();
@@ -47,6 +43,5 @@ struct RowBudget {
 // and on places that got theirs before, but never on draft i or a later draft of that request.
 std::vector<int> give_rows(std::span<const std::span<const double>> survival,
                            const RowBudget& budget);
-// [end snippet row-budget]
 
 }  // namespace specdec

@@ -10,7 +10,6 @@
 
 namespace specdec {
 
-// [snippet spec-length-within-budget]
 // Another policy, within the budget of the batch: ends the drafts where no row could pay. Its
 // estimates are those of the policy; where the policy makes none, or the drafter has no q, powers
 // of the request's recent alpha.
@@ -58,6 +57,5 @@ class SpecLengthWithinBudget final : public SpecLengthPolicy, private DraftGate 
   int asked_ = 0;  // places of this round that the gate was asked about
   mutable std::vector<double> survival_;
 };
-// [end snippet spec-length-within-budget]
 
 }  // namespace specdec

@@ -5,20 +5,17 @@
 
 namespace specdec {
 
-// [snippet top-2-margin]
 // log q1 - log q2 of the two likeliest tokens: how clearly the draft model prefers one token. At
 // temperature T it is the margin of the logits over T. At most kLargestMargin, which it also is if
 // the filters left one token. REQUIRES: probs [V], V >= 2.
 inline constexpr double kLargestMargin = 8;
 double top2_margin(std::span<const double> probs);
-// [end snippet top-2-margin]
 
 // 1, and the second largest probability at temperature 1 over the largest: they have the margin of
 // all. The second is NaN if a logit is NaN or plus infinity, or all are minus infinity.
 // REQUIRES: logits [V], V >= 2.
 std::array<double, 2> two_likeliest(std::span<const float> logits);
 
-// [snippet online-logistic]
 // A logistic regression that is fitted while it is used: P = 1 / (1 + exp(-(a + b margin))). An
 // example moves a and b by one step of Newton's method. Old examples fade, but never the ridge: so
 // no step is longer than the ridge allows, and one surprise cannot overturn the fit.
@@ -43,9 +40,7 @@ class OnlineLogistic {
   double a_, b_;
   double aa_, ab_ = 0, bb_;  // the second derivatives of the loss
 };
-// [end snippet online-logistic]
 
-// [snippet survival-model]
 // Estimates whether drafts are accepted, from the draft model's margin, and learns from drafts that
 // were tested. One logistic learns from all positions of a round, and one of each position learns
 // what is different there.
@@ -72,6 +67,5 @@ class SurvivalModel {
   std::vector<OnlineLogistic> own_;  // [positions]
   int warm_up_;                      // tests that are missing
 };
-// [end snippet survival-model]
 
 }  // namespace specdec

@@ -6,12 +6,10 @@
 
 namespace specdec {
 
-// [snippet acceptance-by-rank]
 // How often the target accepts the draft model's likeliest token, its second likeliest, and so on,
 // at each level of a tree: [level][rank]. The sum of a row is at most 1. The last row also serves
 // all deeper levels.
 using AcceptanceByRank = std::vector<std::vector<double>>;
-// [end snippet acceptance-by-rank]
 
 // The expected number of accepted tokens of a tree with this plan, if `acceptance` holds after each
 // node: the sum over all nodes of the product of the probabilities along the node's path.

@@ -1,7 +1,6 @@
 #include "stages/08_token_trees/block_verification.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/int_size.h"
 #include "stages/08_token_trees/token_tree.h"

@@ -6,7 +6,6 @@
 
 namespace specdec {
 
-// [snippet block]
 // One chain of drafts, and the distributions of both models along it.
 struct DraftedBlock {
   int position = 0;  // of the first draft
@@ -22,7 +21,6 @@ struct BlockDecision {
   int accepted = 0;
   TokenId token = 0;
 };
-// [end snippet block]
 
 // Block verification (Sun et al. 2024, "Block Verification Accelerates Speculative Decoding",
 // algorithm 2): tests all drafts before it rejects any, and accepts the longest prefix that passes

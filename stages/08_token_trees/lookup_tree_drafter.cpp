@@ -61,7 +61,6 @@ void LookupTreeDrafter::find(std::span<const TokenId> context, int continuations
 }
 // [end snippet find-places]
 
-// [snippet grow-lookup]
 // Adds level after level, so that the trials after one node are consecutive. Continuations that
 // agree share one trial, because a certain token is tried only once.
 void LookupTreeDrafter::grow(const DraftRequest& request, int levels) {
@@ -83,6 +82,5 @@ void LookupTreeDrafter::grow(const DraftRequest& request, int levels) {
     first = end;
   }
 }
-// [end snippet grow-lookup]
 
 }  // namespace specdec

@@ -1,8 +1,6 @@
 // Stage 8: token trees. The target verifies several continuations in one pass and accepts one path,
 // for one request or for a batch.
 
-#include <utility>
-
 #include "stages/08_token_trees/tree_round.h"
 #include "stages/programs/run/draft_length.h"
 #include "stages/programs/run/stage_main.h"
@@ -13,7 +11,6 @@
 namespace specdec {
 namespace {
 
-// [snippet decode]
 void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
   run.prefill();
   while (!run.generation.finished()) {
@@ -23,7 +20,6 @@ void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
     trees.count(run, round);
   }
 }
-// [end snippet decode]
 
 int run_one(const RunOptions& options) {
   check_drafts_differ(options);

@@ -45,7 +45,6 @@ ModelTreeDrafter::Growth& ModelTreeDrafter::prepare(SequenceId sequence) {
   return growth;
 }
 
-// [snippet grow]
 void ModelTreeDrafter::draft(std::span<const DraftRequest> requests) {
   for (const DraftRequest& request : requests) begin(request);
   for (int depth = 0;; depth++) {
@@ -70,7 +69,6 @@ void ModelTreeDrafter::draft(std::span<const DraftRequest> requests) {
   }
   for (const DraftRequest& request : requests) choose(request);
 }
-// [end snippet grow]
 
 // Whether the tree gets the level `depth`.
 bool ModelTreeDrafter::grows(const DraftRequest& request, int depth) {

@@ -1,6 +1,5 @@
 #include "stages/08_token_trees/tree_judge.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/check.h"
@@ -97,7 +96,6 @@ void SamplingTreeJudge::judge(const Drafts& tree, DeviceRows logits, std::vector
 }
 // [end snippet judge-tree]
 
-// [snippet judge-path]
 void SamplingTreeJudge::judge_path(const Drafts& tree, DeviceRows logits,
                                    std::vector<TokenId>& context, Generation& generation,
                                    Round& round) {
@@ -128,6 +126,5 @@ void SamplingTreeJudge::judge_path(const Drafts& tree, DeviceRows logits,
   if (!all) round.tested_at.push_back(1);
   round.end = all ? RoundEnd::kAllAccepted : RoundEnd::kRejected;
 }
-// [end snippet judge-path]
 
 }  // namespace specdec

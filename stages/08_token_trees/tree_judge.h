@@ -10,7 +10,6 @@
 
 namespace specdec {
 
-// [snippet greedy-tree-judge]
 // Judges trees for greedy decoding: emits the target's choice after each node, and follows the tree
 // as long as it contains that choice (Stratos, appendix A).
 class GreedyTreeJudge final : public RoundJudge {
@@ -29,7 +28,6 @@ class GreedyTreeJudge final : public RoundJudge {
   Backend& backend_;
   std::vector<TokenId> choices_;  // [max_rows]
 };
-// [end snippet greedy-tree-judge]
 
 // Stage 5's judge for trees: walks down a tree by a rule for siblings.
 class SamplingTreeJudge : public Judge {

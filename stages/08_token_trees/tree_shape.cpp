@@ -94,7 +94,6 @@ TreeShape::Wish DistinctDrafts::wish(const Drafts& tree, int node) const {
   return {BranchBy::kDistinctDraws, widths_[level]};
 }
 
-// [snippet distinct]
 void DistinctDrafts::branch(Drafts& tree, int node, std::span<const double> draft_probs,
                             TreeDraws& draws) {
   const int width = wish(tree, node).count;
@@ -115,7 +114,6 @@ void DistinctDrafts::branch(Drafts& tree, int node, std::span<const double> draf
     before = own;
   }
 }
-// [end snippet distinct]
 
 Likeliest::Likeliest(Plan plan) : plan_(std::move(plan)), capacities_(1) {
   std::vector<int> level = {0};
@@ -150,7 +148,6 @@ TreeShape::Wish Likeliest::wish(const Drafts& /*tree*/, int node) const {
   return {BranchBy::kLikeliest, int_size(plan_of(node).children)};
 }
 
-// [snippet likeliest]
 void Likeliest::branch(Drafts& tree, int node, std::span<const double> draft_probs,
                        TreeDraws& /*draws*/) {
   add_likeliest(tree, node, draft_probs, wish(tree, node).count);
@@ -169,7 +166,6 @@ void Likeliest::look_at(const Drafts& tree, int first, std::vector<int>& nodes) 
     if (!plan_of(node).children.empty()) nodes.push_back(node);
   }
 }
-// [end snippet likeliest]
 
 Likeliest::Plan plan_of_widths(std::span<const int> widths) {
   Likeliest::Plan plan(1);

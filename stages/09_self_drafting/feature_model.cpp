@@ -31,7 +31,6 @@ void FeatureModel::follow(FeatureModel& before) {
   first_place_ = before.first_place_ + 1;
 }
 
-// [snippet begin-round]
 // Looks up the features of all tokens that the layer has not seen. A feature belongs to the token
 // before, so the first one that is needed has the place before the first new token.
 void FeatureModel::begin(std::span<const DraftRequest> requests) {
@@ -45,7 +44,6 @@ void FeatureModel::begin(std::span<const DraftRequest> requests) {
     state.features = rows_->rows(r.target_sequence, cached, state.first);
   }
 }
-// [end snippet begin-round]
 
 void FeatureModel::forward(std::span<const Segment> batch, const Outputs& out) {
   feed(batch, nullptr, out);

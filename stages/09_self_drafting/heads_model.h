@@ -19,7 +19,6 @@ class HeadsModel final : public SelfModel {
 
   // From now on, heads look at these rows. REQUIRES: they outlive the last call of begin().
   void read(TargetRows& rows) { rows_ = &rows; }
-  const Heads& heads() const { return *heads_; }
 
   // The row of a context's last token but one must be known.
   int shortest_context() const override { return 2; }

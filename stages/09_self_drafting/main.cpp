@@ -14,7 +14,6 @@
 namespace specdec {
 namespace {
 
-// [snippet decode]
 void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
   run.prefill();
   while (!run.generation.finished()) {
@@ -24,7 +23,6 @@ void decode(Session& run, RoundJudge& judge, TreeRun& trees) {
     trees.count(run, round);
   }
 }
-// [end snippet decode]
 
 int run_one(const RunOptions& options) {
   check_drafts_differ(options);

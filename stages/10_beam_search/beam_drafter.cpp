@@ -1,6 +1,5 @@
 #include "stages/10_beam_search/beam_drafter.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "kernels/int_size.h"

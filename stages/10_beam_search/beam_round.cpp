@@ -1,9 +1,7 @@
 #include "stages/10_beam_search/beam_round.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "common/base/check.h"
 #include "common/speculation/round.h"
 #include "kernels/int_size.h"
 

@@ -32,7 +32,6 @@ double log_total(std::span<const float> logits) {
 
 }  // namespace
 
-// [snippet best-continuations]
 std::vector<Continuation> best_continuations(Backend& backend, ConstDeviceRows logits,
                                              std::span<const BeamRow> beams, int count) {
   std::vector<Continuation> best;  // a heap, whose first element is the worst
@@ -56,6 +55,5 @@ std::vector<Continuation> best_continuations(Backend& backend, ConstDeviceRows l
   std::ranges::sort(best, is_better);
   return best;
 }
-// [end snippet best-continuations]
 
 }  // namespace specdec

@@ -10,7 +10,6 @@
 namespace specdec {
 namespace {
 
-// [snippet decode]
 void decode(BeamSession& run) {
   run.prefill();
   while (!run.beams->search.finished()) {
@@ -19,7 +18,6 @@ void decode(BeamSession& run) {
     run.after_round(round);
   }
 }
-// [end snippet decode]
 
 int run(const RunOptions& given) {
   const RunOptions options = with_beams(with_heads(given));

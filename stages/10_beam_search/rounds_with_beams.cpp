@@ -85,7 +85,6 @@ BeamRun& RoundsWithBeams::open_run(RequestState& r) {
   return run;
 }
 
-// [snippet batched-beams]
 void RoundsWithBeams::draft(std::span<RequestState* const> batch) {
   split(batch);
   BatchedRounds::draft(texts_);
@@ -124,7 +123,6 @@ void RoundsWithBeams::judge(std::span<RequestState* const>) {
     row += pass_.rows(*r);
   }
 }
-// [end snippet batched-beams]
 
 // An Error fails only the request that caused it.
 void RoundsWithBeams::judge_beams(RequestState& r, int first_row) {

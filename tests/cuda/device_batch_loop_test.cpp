@@ -68,10 +68,8 @@ TEST_F(DeviceBatchLoopTest, AStepHasTheCallsOfOneRound) {
   const auto counted = Overlaps::kCounted, not_counted = Overlaps::kNotCounted;
   for (const double temperature : {0.0, 0.9}) {
     SCOPED_TRACE(temperature);
-    // [snippet batch-calls]
     EXPECT_EQ(calls_of_a_step(false, counted, temperature, one_by_one), (Calls{146, 0, 12, 2, 2}));
     EXPECT_EQ(calls_of_a_step(true, counted, temperature, recorded), (Calls{0, 2, 2, 0, 2}));
-    // [end snippet batch-calls]
     EXPECT_EQ(calls_of_a_step(false, not_counted, temperature, without_overlaps),
               (Calls{145, 0, 12, 2, 2}));
   }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "common/sampling/device_sampling.h"
 #include "common/sampling/distribution.h"
 #include "common/sampling/random_source.h"
 #include "tests/cuda/kernel_test.h"
@@ -64,15 +65,6 @@ inline std::vector<std::int32_t> random_history(TestNumbers& numbers, int vocab_
   std::vector<std::int32_t> history;
   for (int i = 0; i < size; ++i) history.push_back(numbers.below(vocab_size));
   return history;
-}
-
-inline RowSampling row_sampling(const SamplingOptions& options,
-                                std::span<const std::int32_t> history) {
-  return {.temperature = options.temperature,
-          .top_k = options.top_k,
-          .top_p = options.top_p,
-          .repetition_penalty = options.repetition_penalty,
-          .history = history};
 }
 
 // The host's distribution [vocab_size] of a row. Throws Error if there is none.

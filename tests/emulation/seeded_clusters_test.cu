@@ -16,19 +16,12 @@ std::vector<int> run_cluster(void (*kernel)(int*)) {
   return run(kernel, kBlocks, kThreads, kBlocks * kThreads, 0, kSharedBytes,
              in_clusters(kBlocks, nullptr));
 }
-template <typename Check>
-void in_all_orders(const Check& check) {
-  for (const char* order : {"forward", "reverse", "random"}) {
-    setenv("SPECDEC_THREAD_ORDER", order, 1);
-    check(order);
-  }
-}
 void expect_right(void (*kernel)(int*)) {
-  in_all_orders([&](const char* order) { EXPECT_EQ(run_cluster(kernel), kRight) << order; });
+  in_every_order([&](const char* order) { EXPECT_EQ(run_cluster(kernel), kRight) << order; });
 }
 // ThreadSanitizer reports a race in every order.
 void expect_races(void (*kernel)(int*), const std::string& report) {
-  in_all_orders([&](const char* order) {
+  in_every_order([&](const char* order) {
     EXPECT_DEATH(run_cluster(kernel), "data race(.|\n)*" + report) << order;
   });
 }
@@ -60,7 +53,7 @@ TEST_F(SeededBugs, ABlockDoesNotWaitForTheOneBefore) {
     expect_races(hand_over<true>, "hand_over");
   } else {
     int wrong_orders = 0;
-    in_all_orders([&](const char*) { wrong_orders += run_cluster(hand_over<true>) != kRight; });
+    in_every_order([&](const char*) { wrong_orders += run_cluster(hand_over<true>) != kRight; });
     EXPECT_GT(wrong_orders, 0);
   }
   expect_right(hand_over<false>);
@@ -83,7 +76,7 @@ TEST_F(SeededBugs, ABlockLeavesWhileOthersWriteIntoItsMemory) {
   if (kThreadSanitizer) {
     expect_races(write_to_the_next<Missing::kLastSync>, "write_to_the_next");
   } else {
-    in_all_orders([](const char* order) {
+    in_every_order([](const char* order) {
       expect_report(write_to_the_next<Missing::kLastSync>, order,
                     "another block has written into this one's memory after it ended");
     });
@@ -95,7 +88,7 @@ TEST_F(SeededBugs, ABlockUsesMemoryOfOneThatHasNotBegun) {
   if (kThreadSanitizer) {
     expect_races(write_to_the_next<Missing::kFirstSync>, "write_to_the_next");
   } else {
-    in_all_orders([](const char* order) {
+    in_every_order([](const char* order) {
       expect_report(write_to_the_next<Missing::kFirstSync>, order,
                     "another block has written into this one's memory before it began");
     });
@@ -119,7 +112,7 @@ TEST_F(SeededBugs, ABlockLeavesWhileOthersReadItsMemory) {
   if (kThreadSanitizer) {
     expect_races(read_the_next<true>, "read_the_next");
   } else {
-    in_all_orders(
+    in_every_order(
         [](const char* order) { EXPECT_NE(run_cluster(read_the_next<true>), kRight) << order; });
   }
   expect_right(read_the_next<false>);

@@ -6,7 +6,7 @@
 #include "kernels/cuda/kv_number.h"
 #include "kernels/cuda/reduce.h"
 
-// Shared by all steps of attention. Device code: only .cu files include it.
+// Shared by all steps of attention. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 // The offset of position j of a sequence in keys and values, in numbers; its heads follow from

@@ -102,7 +102,6 @@ __device__ void multiply_steps(const ChainOperands<S>& chain, int first, Tile (&
   using Operands = StepOperands<typename S::T>;
   const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
   [[maybe_unused]] const FragmentA ones = {{0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u}};
-  // [snippet pipeline-chain]
 #pragma unroll S::kTiles> 4 ? 1 : kSteps
   for (int step = first; step < first + kSteps; ++step) {
     FragmentA w[S::kOutputTiles];
@@ -121,7 +120,6 @@ __device__ void multiply_steps(const ChainOperands<S>& chain, int first, Tile (&
       if constexpr (S::kScalesGroups) multiply_add(ones, parts, input_sums[r]);
     }
   }
-  // [end snippet pipeline-chain]
 }
 
 // [snippet pipeline-group]

@@ -1,4 +1,4 @@
-// Judges trees of drafts, like TreeJudge of stages/08_token_trees. One block per tree.
+// Judges trees of drafts, like SamplingTreeJudge of stages/08_token_trees. One block per tree.
 #include "kernels/cuda/sampling/sampling_search.h"
 #include "kernels/cuda/sampling/sampling_siblings.h"
 

@@ -95,7 +95,6 @@ void require_drafter(const std::vector<DraftKind>& kinds, DraftKind kind, std::s
       option, name_of(kind), name_of(kind));
 }
 
-// [snippet draft-of-draft]
 // The drafter of a setup, sped up by the drafters in `below`, of which the first drafts for it.
 std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& options,
                                            std::span<const std::string> below,
@@ -110,7 +109,6 @@ std::shared_ptr<Drafter> with_drafts_below(DraftSetup& setup, const RunOptions& 
   if (levels != nullptr) levels->insert(levels->begin(), drafter.get());
   return std::make_shared<SoundDrafter>(drafter, setup.tell_damage());
 }
-// [end snippet draft-of-draft]
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #include "stages/programs/batch/batch_report.h"
 
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>

@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include "common/base/error.h"
 #include "common/base/streams.h"
 #include "common/speculation/count_round.h"
 #include "kernels/int_size.h"

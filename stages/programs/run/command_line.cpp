@@ -1,4 +1,4 @@
-// The only file that includes CLI11, which takes seconds to compile.
+// The only file of the programs that includes CLI11, which takes seconds to compile.
 #include "stages/programs/run/command_line.h"
 
 #include <algorithm>

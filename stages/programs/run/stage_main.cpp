@@ -7,7 +7,6 @@
 #include <system_error>
 
 #include "common/base/error.h"
-#include "common/base/exit_code.h"
 #include "common/base/output_file.h"
 #include "stages/programs/run/command_line.h"
 #include "stages/programs/run/generation_config.h"

@@ -1,14 +1,7 @@
 #include "stages/programs/serve/answer_writer.h"
 
-#include <chrono>
-
 namespace specdec {
 namespace {
-
-std::int64_t seconds_since_1970() {
-  using namespace std::chrono;
-  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
-}
 
 // Appends each list of `more` to the list of that name.
 void append(Json& all, const Json& more) {

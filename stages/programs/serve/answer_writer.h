@@ -17,7 +17,6 @@ class AnswerWriter {
   AnswerWriter(CompletionRequest request, std::string model, std::shared_ptr<Reply> reply);
 
   BatchRequest take_batch() { return std::move(request_.batch); }
-  const std::string& id() const { return head_.id; }
   bool is_chat() const { return head_.is_chat; }
   bool wants_rounds() const { return request_.rounds; }
   const std::optional<int>& wants_logprobs() const { return request_.logprobs; }
@@ -35,8 +34,6 @@ class AnswerWriter {
   void finish(const RequestResult& result);
 
  private:
-  Json of_protocol(Json tokens) const;
-
   CompletionRequest request_;
   AnswerHead head_;
   std::uint64_t seed_;

@@ -1,5 +1,6 @@
 #include "stages/programs/serve/answers.h"
 
+#include <chrono>
 #include <utility>
 
 #include "kernels/int_size.h"
@@ -44,6 +45,11 @@ Json usage_json(const RequestResult& result) {
 }
 
 }  // namespace
+
+std::int64_t seconds_since_1970() {
+  using namespace std::chrono;
+  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
+}
 
 std::string to_event(const Json& chunk) { return "data: " + chunk.dump() + "\n\n"; }
 

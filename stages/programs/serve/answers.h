@@ -15,9 +15,10 @@ namespace specdec {
 // What all chunks of an answer have in common.
 struct AnswerHead {
   std::string id, model;
-  std::int64_t created = 0;  // seconds since 1970
+  std::int64_t created = 0;  // by seconds_since_1970()
   bool is_chat = false;
 };
+std::int64_t seconds_since_1970();
 
 // {"data": ...} of server-sent events: the object, and a blank line.
 std::string to_event(const Json& chunk);

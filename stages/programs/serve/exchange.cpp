@@ -5,7 +5,8 @@
 #include <charconv>
 #include <cstring>
 
-#include "common/base/error.h"
+#include <fmt/format.h>
+
 #include "stages/programs/serve/refusal.h"
 
 namespace specdec {

@@ -1,23 +1,18 @@
 #include "stages/programs/serve/service.h"
 
 #include <algorithm>
-#include <chrono>
 #include <random>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "common/base/utf8.h"
+#include "stages/programs/serve/answers.h"
 #include "stages/programs/serve/page.h"
 #include "stages/programs/serve/refusal.h"
 
 namespace specdec {
 namespace {
-
-std::int64_t seconds_since_1970() {
-  using namespace std::chrono;
-  return duration_cast<seconds>(system_clock::now().time_since_epoch()).count();
-}
 
 HttpAnswer json_answer(const Json& json) { return {.body = json.dump() + "\n"}; }
 
@@ -121,7 +116,6 @@ HttpAnswer Service::status() const {
   status["stage"] = facts_.stage;
   status["max_batch"] = facts_.max_batch;
   status["spec_length"] = facts_.spec_length;
-  status["uptime"] = seconds_since_1970() - opened_;
   status["options"] = reader_->options();
   return json_answer(status);
 }

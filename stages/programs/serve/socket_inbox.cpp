@@ -6,7 +6,6 @@
 
 #include "common/base/error.h"
 #include "common/base/streams.h"
-#include "kernels/int_size.h"
 #include "stages/programs/batch/request_fields.h"
 #include "stages/programs/serve/shown_round.h"
 #include "stages/programs/serve/token_logprobs.h"

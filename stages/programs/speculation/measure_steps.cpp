@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMostSamples = 32;
 constexpr std::size_t kFewestSamples = 5;
+constexpr double kEnoughSeconds = 0.5;
 
 // Up to n of the rounds that drafted (of all rounds, if none did), evenly spread, the last one
 // first. Drafts past the end of the text are left out.
@@ -104,8 +105,7 @@ struct Samples {
 
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
                         std::span<const MadeRound> made, const Sampling& drafting,
-                        const std::function<void(std::span<const TokenId> context)>& choose,
-                        double enough_seconds) {
+                        const std::function<void(std::span<const TokenId> context)>& choose) {
   const std::vector<MadeRound> rounds = typical_rounds(made, text.size(), kMostSamples);
   if (rounds.empty()) return {};
   Parts parts(steps, text, drafting);
@@ -117,7 +117,7 @@ StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
   // processor's caches: plain step after plain step, drafts after the target, then verification.
   for (const MadeRound& round : rounds) {
     const int at = round.start, K = round.drafted;
-    if (samples.pass.size() >= kFewestSamples && Stopwatch::seconds_since(start) > enough_seconds) {
+    if (samples.pass.size() >= kFewestSamples && Stopwatch::seconds_since(start) > kEnoughSeconds) {
       break;
     }
     parts.draft(at, K);  // feeds the draft model the tokens that it has not seen

@@ -15,13 +15,12 @@ struct MadeRound {
 
 // Measures the costs of the parts of a round on a finished text, [T]. Repeats a plain step, the
 // draft phase and the verification pass for 5 of the run's rounds, and for up to 32 until
-// enough_seconds are over, spread over the text. (Other positions would not do: the cost of a draft
+// half a second is over, spread over the text. (Other positions would not do: the cost of a draft
 // of the draft depends on how predictable the text is, and rounds begin where it was not.)
 // Truncates both caches, so call it last. choose: chooses a token from logits(0) as plain decoding
 // does.
 StepTimes measure_steps(DraftAndVerify& steps, std::span<const TokenId> text,
                         std::span<const MadeRound> made, const Sampling& drafting,
-                        const std::function<void(std::span<const TokenId> context)>& choose,
-                        double enough_seconds = 0.5);
+                        const std::function<void(std::span<const TokenId> context)>& choose);
 
 }  // namespace specdec

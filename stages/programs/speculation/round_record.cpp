@@ -1,7 +1,6 @@
 #include "stages/programs/speculation/round_record.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include <fmt/color.h>
 

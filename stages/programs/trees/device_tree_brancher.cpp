@@ -20,7 +20,6 @@ DeviceTreeBrancher::DeviceTreeBrancher(Backend& backend, const Capacity& capacit
   tokens_.reserve(max_requests * capacity.trials);
 }
 
-// [snippet branch-on-device]
 void DeviceTreeBrancher::branch(std::span<const LookedAt> nodes, ConstDeviceRows logits) {
   branches_.clear();
   probs_.clear();
@@ -37,7 +36,6 @@ void DeviceTreeBrancher::branch(std::span<const LookedAt> nodes, ConstDeviceRows
     first += add(nodes[i], branches_[i], probs_[i], std::span(tokens_).subspan(first));
   }
 }
-// [end snippet branch-on-device]
 
 // Describes the drafts after a node, and reserves memory for their distributions: one for all
 // drafts, or one per draft.

@@ -9,7 +9,6 @@ exit code: 1 where something is found
 """
 import ast
 import json
-import pathlib
 import re
 import sys
 
