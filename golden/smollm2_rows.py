@@ -119,7 +119,7 @@ class Rows:
                     self.texts.append((shard, begin, end, own))
 
     def total(self) -> torch.Tensor:
-        """The sum of all p of the shards."""
+        """The sums of p of the shards."""
         return sum(shard["total"] for shard in self.shards)
 
     def groups(self, epoch: int, tokens: int) -> list[list[int]]:
