@@ -134,6 +134,20 @@ class SelfDraftingTest(ProgramTest):
         self.expect_bad_input("--self-draft parallel is not among", PROGRAMS / STAGE, "--fallback", "lookup,heads",
                               "--self-draft", "parallel", *PROMPT)
 
+    def test_a_layer_that_is_fallen_back_on_switches_the_prefix_cache_off(self):
+        """Or the target would compute each prompt again, for the rows that a hit lacks."""
+        prompt = [5 + i % 50 for i in range(40)]
+        file = self.folder / "requests.jsonl"
+        file.write_text("".join(json.dumps({"id": str(i), "prompt_ids": prompt}) + "\n" for i in range(2)), encoding="utf-8")
+        for drafter, words in (("medusa", ["--fallback", "lookup,heads"]), ("feature", ["--fallback", "lookup,heads"]),
+                               ("feature", ["--fallback", "heads,lookup"]), ("feature", ["--draft-kind", "heads"])):
+            with self.subTest(drafter=drafter, words=words):
+                code, text, errors = run_program(PROGRAMS / STAGE, "--requests", file, "--max-batch", "1", "--max-new-tokens", "8",
+                                                 "--output", "json", "--tree", "chains:1", "--self-draft", drafter, *words)
+                self.assertEqual(code, 0, errors)
+                found = [json.loads(line)["stats"]["prefix_tokens"] for line in text.splitlines()[:-1]]
+                self.assertEqual(found, [0, 0 if drafter == "feature" else 32])
+
 
 def write_heads(folder: pathlib.Path, config: dict, shapes: dict):
     """Random tensors of these shapes, by name."""

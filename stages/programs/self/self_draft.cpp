@@ -11,6 +11,7 @@
 #include "stages/09_self_drafting/lookahead_model.h"
 #include "stages/09_self_drafting/parallel_layer.h"
 #include "stages/09_self_drafting/parallel_model.h"
+#include "stages/programs/adaptive/drafters.h"
 #include "stages/programs/batch/memory_plan.h"
 #include "stages/programs/cache/make_cache.h"
 #include "stages/programs/run/draft_length.h"
@@ -92,7 +93,8 @@ RunOptions with_heads(RunOptions options) {
   }
   const bool for_beams =
       options.draft_kind == DraftKind::kHeads && options.stage >= kFirstBeamStage;
-  if (by_layer || for_beams) options.no_prefix_cache = true;
+  const bool with_layer = drafts_by_layer(with_base_kind(options));  // or falls back on one
+  if (with_layer || for_beams) options.no_prefix_cache = true;
   return options;
 }
 

@@ -16,7 +16,7 @@ namespace specdec {
 // folder of --heads tells how it drafts. Throws Error if --self-draft says otherwise. A model that
 // drafts in parallel becomes a draft model like that of --draft. A feature layer needs the rows of
 // a whole text, as heads do that draft for beams. A prefix cache does not keep them, so there is
-// none.
+// none. Throws Error as with_base_kind() does, too.
 RunOptions with_heads(RunOptions options);
 
 // What makes a target draft for itself, from the command line: the model that --self-draft names,
