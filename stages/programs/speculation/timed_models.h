@@ -6,7 +6,7 @@
 #include "common/base/stopwatch.h"
 #include "common/forwarding_model.h"
 #include "common/run_stats.h"
-#include "common/speculation/drafter.h"
+#include "common/speculation/forwarding_drafter.h"
 #include "common/speculation/round.h"
 
 namespace specdec {
@@ -55,29 +55,18 @@ class CountedGate final : public DraftGate {
 };
 
 // Wraps a drafter, and counts the seconds of its draft phases. Drafts for one request per call.
-class TimedDrafter final : public Drafter {
+class TimedDrafter final : public ForwardingDrafter {
  public:
-  explicit TimedDrafter(Drafter& drafter)
-      : drafter_(drafter) {}  // REQUIRES: the drafter outlives this object
+  using ForwardingDrafter::ForwardingDrafter;
 
   void draft(std::span<const DraftRequest> requests) override {
     SPECDEC_CHECK(requests.size() == 1, "one request, not {}", requests.size());
     DraftRequest request = requests.front();
-    caught_up_ = drafter_.length(request.sequence) + 2 < std::ssize(request.context);
+    caught_up_ = length(request.sequence) + 2 < std::ssize(request.context);
     gate_.stands_for(request.sampling.gate);
     if (request.sampling.gate != nullptr) request.sampling.gate = &gate_;
     const Stopwatch watch(seconds_);
-    drafter_.draft(std::span(&request, 1));
-  }
-  SequenceId create() override { return drafter_.create(); }
-  void release(SequenceId sequence) override { drafter_.release(sequence); }
-  void truncate(SequenceId sequence, int length) override { drafter_.truncate(sequence, length); }
-  int length(SequenceId sequence) const override { return drafter_.length(sequence); }
-  int context_limit() const override { return drafter_.context_limit(); }
-  std::int64_t forwards() const override { return drafter_.forwards(); }
-  Capacity capacity(int spec_length) const override { return drafter_.capacity(spec_length); }
-  void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafter_.keep(sequence, length, path);
+    ForwardingDrafter::draft(std::span(&request, 1));
   }
 
   double seconds() const { return seconds_; }    // total of all draft phases so far
@@ -85,7 +74,6 @@ class TimedDrafter final : public Drafter {
   std::int64_t refused() const { return gate_.refused(); }  // drafts that gates refused so far
 
  private:
-  Drafter& drafter_;
   CountedGate gate_;
   double seconds_ = 0;
   bool caught_up_ = false;

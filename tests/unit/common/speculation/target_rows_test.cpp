@@ -3,6 +3,7 @@
 // preemption has lost it.
 #include "common/speculation/target_rows.h"
 
+#include "common/speculation/forwarding_drafter.h"
 #include "common/speculation/ngram_model.h"
 #include "tests/embedded_batch.h"
 #include "tests/unit/stages/08_token_trees/tree_batch.h"
@@ -28,22 +29,14 @@ class CountsAgain final : public ForwardingModel {
 };
 
 // A drafter as it is, which looks up the target's rows before it drafts.
-class LooksAtRows final : public Drafter {
+class LooksAtRows final : public ForwardingDrafter {
  public:
   LooksAtRows(TargetRows& rows, std::unique_ptr<Drafter> drafter)
-      : rows_(rows), drafter_(std::move(drafter)) {}
+      : ForwardingDrafter(*drafter), rows_(rows), drafter_(std::move(drafter)) {}
 
   void draft(std::span<const DraftRequest> requests) override {
     for (const DraftRequest& request : requests) look(request);
-    drafter_->draft(requests);
-  }
-  SequenceId create() override { return drafter_->create(); }
-  void release(SequenceId sequence) override { drafter_->release(sequence); }
-  void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
-  int length(SequenceId sequence) const override { return drafter_->length(sequence); }
-  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
-  void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafter_->keep(sequence, length, path);
+    ForwardingDrafter::draft(requests);
   }
   int looked = 0;
 

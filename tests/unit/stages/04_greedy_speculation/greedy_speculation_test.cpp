@@ -4,6 +4,7 @@
 #include "common/base/json.h"
 #include "common/base/mapped_file.h"
 #include "common/run_stats.h"
+#include "common/speculation/forwarding_drafter.h"
 #include "tests/speculation_fixture.h"
 
 namespace specdec {
@@ -120,24 +121,19 @@ INSTANTIATE_TEST_SUITE_P(SpecLengths, SelfDraftTest, ::testing::Range(1, 9));
 // ---- caches
 
 // Asks another drafter in some rounds only; in the others it has nothing to propose.
-class MoodyDrafter final : public Drafter {
+class MoodyDrafter final : public ForwardingDrafter {
  public:
-  explicit MoodyDrafter(Drafter& drafter) : drafter_(drafter) {}
+  using ForwardingDrafter::ForwardingDrafter;
 
-  SequenceId create() override { return drafter_.create(); }
-  void release(SequenceId sequence) override { drafter_.release(sequence); }
   void draft(std::span<const DraftRequest> requests) override {
     if (calls_++ % 5 < 2) {
-      drafter_.draft(requests);
+      ForwardingDrafter::draft(requests);
     } else {
       for (const DraftRequest& request : requests) request.drafts->clear();
     }
   }
-  void truncate(SequenceId sequence, int length) override { drafter_.truncate(sequence, length); }
-  int length(SequenceId sequence) const override { return drafter_.length(sequence); }
 
  private:
-  Drafter& drafter_;
   int calls_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // The law of the text where draws have names, as in the program: who asks for a position and a
 // purpose again gets the same number again. A drafted token that was never tested may be drawn by
 // its number once more, so what it decided must not reach the next rounds.
+#include "common/speculation/forwarding_drafter.h"
 #include "stages/07_adaptive_drafting/fallback_drafter.h"
 #include "stages/07_adaptive_drafting/ngram_drafter.h"
 #include "stages/07_adaptive_drafting/while_it_pays.h"
@@ -98,17 +99,16 @@ TEST(NamedDrawsTest, LearningTheTargetsLikelyTokensKeepsTheLaw) {
 
 // WRONG: it also learns the rows after drafts that were never tested. After one of these tokens it
 // proposes what the target found likely there, in place of a draw.
-class LearnsUntestedRows final : public Drafter {
+class LearnsUntestedRows final : public ForwardingDrafter {
  public:
-  explicit LearnsUntestedRows(LanguageModel& model) : model_(gated_drafter(model)) {}
+  explicit LearnsUntestedRows(std::shared_ptr<Drafter> model)
+      : ForwardingDrafter(*model), model_(std::move(model)) {}
 
   SequenceId create() override {
     drafted_.clear();
     untested_.clear();
-    return model_->create();
+    return ForwardingDrafter::create();
   }
-  void release(SequenceId sequence) override { model_->release(sequence); }
-  int length(SequenceId sequence) const override { return model_->length(sequence); }
 
   void draft(std::span<const DraftRequest> requests) override {
     const DraftRequest& request = requests.front();
@@ -117,7 +117,7 @@ class LearnsUntestedRows final : public Drafter {
       request.drafts->clear();
       request.drafts->add_certain(pending == 0 ? 1 : 0);
     } else {
-      model_->draft(requests);
+      ForwardingDrafter::draft(requests);
     }
     drafted_.assign(request.drafts->tokens().begin(), request.drafts->tokens().end());
     start_ = static_cast<int>(request.context.size());
@@ -126,7 +126,7 @@ class LearnsUntestedRows final : public Drafter {
   void truncate(SequenceId sequence, int length) override {
     const auto tested = std::min(drafted_.size(), static_cast<std::size_t>(length - start_ + 1));
     untested_.assign(drafted_.begin() + static_cast<std::ptrdiff_t>(tested), drafted_.end());
-    model_->truncate(sequence, length);
+    ForwardingDrafter::truncate(sequence, length);
   }
 
  private:
@@ -137,7 +137,7 @@ class LearnsUntestedRows final : public Drafter {
 
 TEST(NamedDrawsTest, LearningUntestedRowsIsOff) {
   const auto wrong = [](LanguageModel& model, LanguageModel&) {
-    return std::make_shared<LearnsUntestedRows>(model);
+    return std::make_shared<LearnsUntestedRows>(gated_drafter(model));
   };
   const MakePolicy policy = [] { return fixed_spec_length(3); };
   EXPECT_GT(off<QuarterDice>(wrong, policy), 1e-3);

@@ -1,23 +1,20 @@
 // A feature layer changes no text, and what it computes depends on the request's text alone: after
 // each round, its cache and its next drafts are bit for bit those of a layer that sees the text for
 // the first time.
+#include "common/speculation/forwarding_drafter.h"
 #include "tests/unit/stages/09_self_drafting/feature_fixture.h"
 
 namespace specdec::batch {
 namespace {
 
 // Checks a feature layer's drafter from outside.
-class Checked final : public Drafter {
+class Checked final : public ForwardingDrafter {
  public:
   Checked(FeatureDrafting& drafting, const FeatureFolder& folder, const TreeKind& kind)
-      : drafting_(drafting), folder_(folder), kind_(kind) {}
+      : ForwardingDrafter(drafting.self), drafting_(drafting), folder_(folder), kind_(kind) {}
 
-  SequenceId create() override { return drafting_.self.create(); }
-  void release(SequenceId sequence) override { drafting_.self.release(sequence); }
-  int length(SequenceId sequence) const override { return drafting_.self.length(sequence); }
-  Capacity capacity(int K) const override { return drafting_.self.capacity(K); }
   void draft(std::span<const DraftRequest> requests) override {
-    drafting_.self.draft(requests);
+    ForwardingDrafter::draft(requests);
     const DraftRequest& r = requests[0];
     FeatureDrafting fresh(folder_, kind_, 1, 16);
     const SequenceId sequence = fresh.rows.create();
@@ -33,12 +30,9 @@ class Checked final : public Drafter {
     text_.assign(r.context.begin(), r.context.end());
     drafted++;
   }
-  void truncate(SequenceId sequence, int length) override {
-    drafting_.self.truncate(sequence, length);
-  }
   // After the round, rows of rejected drafts are gone, and those of accepted ones, too.
   void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafting_.self.keep(sequence, length, path);
+    ForwardingDrafter::keep(sequence, length, path);
     accepted += int(path.size());
     const int kept = drafting_.self.length(sequence);
     EXPECT_EQ(kept, int(text_.size()));

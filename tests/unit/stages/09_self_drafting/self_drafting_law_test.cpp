@@ -3,6 +3,7 @@
 #include <array>
 #include <map>
 
+#include "common/speculation/forwarding_drafter.h"
 #include "stages/00_toy_speculation/example_tables.h"
 #include "tests/test_support.h"
 #include "tests/unit/stages/09_self_drafting/ignores_drafts.h"
@@ -193,20 +194,13 @@ TEST(SelfDraftingLaw, TreesHaveTheTargetsWhateverTheOptions) {
 // ---- another q
 
 // Drafts as they are, which hand over what stage 0's draft says after the tokens before each.
-class Pretends final : public Drafter {
+class Pretends final : public ForwardingDrafter {
  public:
-  explicit Pretends(std::shared_ptr<Drafter> drafter) : drafter_(std::move(drafter)) {}
+  explicit Pretends(std::shared_ptr<Drafter> drafter)
+      : ForwardingDrafter(*drafter), drafter_(std::move(drafter)) {}
 
-  SequenceId create() override { return drafter_->create(); }
-  void release(SequenceId sequence) override { drafter_->release(sequence); }
-  void truncate(SequenceId sequence, int length) override { drafter_->truncate(sequence, length); }
-  int length(SequenceId sequence) const override { return drafter_->length(sequence); }
-  Capacity capacity(int spec_length) const override { return drafter_->capacity(spec_length); }
-  void keep(SequenceId sequence, int length, std::span<const int> path) override {
-    drafter_->keep(sequence, length, path);
-  }
   void draft(std::span<const DraftRequest> requests) override {
-    drafter_->draft(requests);
+    ForwardingDrafter::draft(requests);
     Drafts& drafts = *requests[0].drafts;
     for (const Drafts::Trial& trial : drafts.trials()) {
       const int parent = drafts.node(trial.node).parent;
