@@ -184,9 +184,9 @@ def clock(options, clocked):
             Way("plain", T=way.T).run(options, folder), [request["id"] for request in requests]) for way in clocked])
         measures, thrown_away = programs.by_turns(programs.rules_of(options), "runs", sweep)
     entries = [{**identity, **rounds.entry_of(list(found))} for identity, found in measures]
-    unsteady = {} if options.quick else rounds.unsteady(entries)
+    unsteady = {} if options.quick else rounds.unsteady(entries, lambda entry: entry["ratio_spreads"]["gain"])
     if len(unsteady) > len(clocked) / 2:
-        raise SystemExit(f"the times of {len(unsteady)} of {len(clocked)} ways were not steady: let nothing else run")
+        raise SystemExit(f"the speedups of {len(unsteady)} of {len(clocked)} ways were not steady: let nothing else run")
     return {"device": sweep.device, "tokens": TOKENS["clock"], "prompts": len(requests), "rounds": len(measures[0][1]),
             "thrown_away": thrown_away, "unsteady": [rounds.name_of(setting) for setting in unsteady],
             "bandwidths": sweep.bandwidths, "weight_bytes": (model(options) / "model.safetensors").stat().st_size,

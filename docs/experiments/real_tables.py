@@ -173,7 +173,7 @@ def suffixes_where(part):
 def measured(part):
     reads = [entry["plain_tokens_per_second"] * part["weight_bytes"] / 1e9 for entry in part["entries"] if entry["T"] == 0]
     names = ", ".join(f"`{name}`" for name in part["unsteady"])
-    left_out = f" Left out, because the times were not steady: {names}." if names else ""
+    left_out = f" Left out, because not steady: {names}." if names else ""
     return prose(f"Measured at source {part['sources_sha256'][:8]}: {machine(part)} {part['prompts']} prompts, at most "
                  f"{part['tokens']} new tokens, medians of {part['rounds']} rounds, {part['thrown_away']} thrown away. By round, one thread read "
                  f"{min(part['bandwidths'])} to {max(part['bandwidths'])} GB/s; plain decoding read "

@@ -64,13 +64,13 @@ def name_of(setting):
     return " ".join(word for word in setting if word != "None")
 
 
-def unsteady(entries):
+def unsteady(entries, spread_of=lambda entry: entry["spread"]):
     """The settings that no table may have, each with what is wrong: the spread, of the texts the median one, and the
-    fewest rounds."""
+    fewest rounds. spread_of: of what the table shows, by default a time."""
     settings = {}
     for entry in entries:
         settings.setdefault(setting_of(entry), []).append(entry)
-    found = {setting: (statistics.median(entry["spread"] for entry in texts), min(entry["samples"] for entry in texts))
+    found = {setting: (statistics.median(map(spread_of, texts)), min(entry["samples"] for entry in texts))
              for setting, texts in settings.items()}
     return {setting: (spread, samples) for setting, (spread, samples) in found.items()
             if spread > LARGEST_SPREAD or samples < FEWEST}

@@ -45,6 +45,8 @@ class Entries(unittest.TestCase):
     def test_what_is_steady(self):
         for spread, samples, wrong in ((0.10, 5, False), (0.11, 9, True), (0.01, 4, True)):
             self.assertEqual(bool(rounds.unsteady([entry(1, 1, spread, samples)])), wrong)
+            found = entry(1, 1, 0.5, samples, ratio_spreads={"gain": spread})
+            self.assertEqual(bool(rounds.unsteady([found], lambda entry: entry["ratio_spreads"]["gain"])), wrong)
 
     def test_half_of_the_texts_leave_out_their_setting(self):
         def texts(*spreads):
