@@ -73,5 +73,5 @@ def beams_real_clock(data):
     for (drafter, w, u), entries in Entries(data.get("real-clock", {}).get("entries", [])).by("drafter", "w", "u").items():
         mean = lambda field: sum(e[field] for e in entries) / len(entries)
         rows.append([NAMES[drafter], str(w), str(u), f"**{number(entries.speedup())}**", number(entries.speedup("predicted_accounting")),
-                     number(mean("emitted_per_round")), number(mean("v"))])
-    return "drafter|w|u|speedup|accounting|steps per pass|v", rows
+                     number(mean("emitted_per_round")), number(mean("c"), 3), number(mean("v"))])
+    return "drafter|w|u|speedup|accounting|steps per pass|c|v", rows

@@ -35,7 +35,7 @@ struct Hypothesis {
 // are those of Hugging Face transformers (docs/10_beam_search), for one request.
 class BeamSearch {
  public:
-  // Returns the generated tokens of an continuation.
+  // Returns the generated tokens of a continuation.
   using TokensOf = std::function<std::vector<TokenId>(const Continuation&)>;
 
   // REQUIRES: width >= 1; max_new_tokens >= 1.
