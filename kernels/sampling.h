@@ -139,7 +139,6 @@ struct BranchToken {
   double prob = 0;
 };
 
-// [snippet tree-rule]
 // How the drafts after one node of a tree are judged.
 enum class JudgeTree {
   kOneByOne,  // each against the normalised residual that the earlier ones left of the target; the
@@ -153,7 +152,6 @@ struct TreeRule {
   JudgeTree judge = JudgeTree::kOneByOne;
   VerificationRule draft = {};  // how kOneByOne judges a draft; every judge uses own_token
 };
-// [end snippet tree-rule]
 
 struct DraftedNode {
   std::int32_t token = 0;

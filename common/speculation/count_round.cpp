@@ -9,7 +9,6 @@ void make_places(std::vector<std::int64_t>& counts, std::size_t n) {
 
 }  // namespace
 
-// [snippet count-round]
 void count_round(RunStats& stats, const Round& round) {
   const auto counted = static_cast<std::size_t>(round.counted());
   const auto drafted = static_cast<std::size_t>(round.drafted);
@@ -35,6 +34,5 @@ void count_round(RunStats& stats, const Round& round) {
   }
   // [end task 4.5]
 }
-// [end snippet count-round]
 
 }  // namespace specdec

@@ -39,7 +39,6 @@ void SuffixAutomaton::clear() {
   whole_ = add_state(0, 0);
 }
 
-// [snippet suffix-automaton]
 // Every suffix of the text so far is now followed by `token`. The suffixes that never were before
 // are in the first states on the chain of links; these states get an edge to the new state of the
 // whole text. The first state that already has such an edge holds the longest suffix that was
@@ -92,7 +91,6 @@ int SuffixAutomaton::split(int from, TokenId token, int state) {
   }
   return shorter;
 }
-// [end snippet suffix-automaton]
 
 int SuffixAutomaton::add_state(int longest, int first_end) {
   SPECDEC_CHECK(states_.size() < states_.capacity(), "at most {} states", states_.capacity());

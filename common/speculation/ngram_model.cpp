@@ -79,7 +79,6 @@ void NgramModel::forward(std::span<const Segment> batch, const Outputs& out) {
   }
 }
 
-// [snippet ngram-row]
 // Log-probabilities of the token that follows `token`, [V]; valid until the next call.
 std::span<const float> NgramModel::row_after(TokenId token) {
   const double rest = order_ == 2 ? log_rest_[at(token)] : 0;
@@ -93,6 +92,5 @@ std::span<const float> NgramModel::row_after(TokenId token) {
   }
   return row_;
 }
-// [end snippet ngram-row]
 
 }  // namespace specdec

@@ -186,7 +186,6 @@ struct StoredRow {
   float operator[](int i) const { return cpu::to_float(numbers[i]); }
 };
 
-// [snippet plain_attention]
 // One query head of one token over the keys and values at positions 0 .. position:
 //   out = sum_j softmax(q . k_j / sqrt(D))_j v_j        (Vaswani et al. 2017, equation 1)
 // in one pass, chunk by chunk. The weights are exp(score - maximum), where the maximum is the
@@ -226,7 +225,6 @@ void attend(const float* q,    // [D]
   }
   for (int d = 0; d < head_dim; ++d) out[d] /= weight_sum;
 }
-// [end snippet plain_attention]
 
 // ---- the operations
 

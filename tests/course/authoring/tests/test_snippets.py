@@ -7,6 +7,7 @@ import tempfile
 import unittest
 
 from authoring import snippets
+from student import regions
 
 SOURCE = """int before;
   // [snippet one]
@@ -65,6 +66,19 @@ class SnippetsTest(unittest.TestCase):
             code, output = self.run_tool("--check", text)
             self.assertEqual(code, 2, text)
             self.assertIn(words, output)
+
+
+class RegionsTest(unittest.TestCase):
+    def test_a_page_shows_each(self):
+        root = pathlib.Path(__file__).resolve().parents[4]
+        pages = [root / "README.md", *root.glob("docs/**/*.md"), *root.glob("stages/**/*.md")]
+        shown = {(match["path"], match["name"]) for page in pages for match in snippets.BLOCK.finditer(page.read_text(encoding="utf-8"))}
+        for folder in ("common", "kernels", "stages", "tests/benchmarks", "tests/cuda"):
+            for source in (path for suffix in ("h", "cpp", "cu") for path in sorted(root.glob(f"{folder}/**/*.{suffix}"))):
+                name = source.relative_to(root).as_posix()
+                for region in regions.parse(source.read_text(encoding="utf-8"), name):
+                    if region.kind == "snippet":
+                        self.assertTrue((name, region.name) in shown, f"{name}: no page shows {region.name}")
 
 
 if __name__ == "__main__":
