@@ -41,8 +41,7 @@ class BestPlan {
 
   // [snippet best-shape]
   // The child of this rank gets a subtree of `size` nodes, including itself; the later ranks and
-  // their subtrees share the rest. If a child gets no node, no later rank does, because it is less
-  // likely.
+  // their subtrees share the rest. A child gets no node only if it and all later ranks add nothing.
   void fill(int level, int rank) {
     // [task 8.7: fill the table]
     const double probability = ranks_at(acceptance_, level)[rank];
