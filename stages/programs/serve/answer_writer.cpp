@@ -14,7 +14,7 @@ void append(Json& all, const Json& more) {
 
 Refusal failure_of(const RequestResult& result) {
   if (result.finish_reason == FinishReason::kError) return Refusal(500, result.error);
-  return Refusal(503, "the server ends, and cancelled the request");
+  return Refusal(503, "the server is shutting down and cancelled the request");
 }
 
 }  // namespace

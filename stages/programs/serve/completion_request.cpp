@@ -77,6 +77,7 @@ class Reading {
   void read_option(const Option& option, const std::string& field);
   const Json& value(const std::string& field) const { return *body_.find(field); }
   BatchRequest make_batch(const ModelFiles& files, const MakeBatchRequest& make);
+  std::string with_own_fields(std::string message) const;
   std::string field_of(std::string_view message) const;
 
   JsonObject body_;
@@ -237,6 +238,18 @@ void Reading::check() const {
   }
 }
 
+// A message with the names of the client's fields. Its length may have another name, or none: then
+// only the prompt can be shortened.
+std::string Reading::with_own_fields(std::string message) const {
+  message = with_field_names(std::move(message));
+  const std::string field = "max_new_tokens", advice = "reduce " + field + " or ";
+  if (const auto at = message.find(advice); at != message.npos) {
+    const std::string own = length_field_.empty() ? "" : "reduce " + length_field_ + " or ";
+    message.replace(at, advice.size(), own);
+  }
+  return message;
+}
+
 // The field that a message is about: the option that it begins with, or else the prompt.
 std::string Reading::field_of(std::string_view message) const {
   const std::string field = field_in(message);
@@ -251,7 +264,7 @@ BatchRequest Reading::make_batch(const ModelFiles& files, const MakeBatchRequest
     check_draft_length(options_);
     return make(files, options_);
   } catch (const Error& error) {
-    const std::string message = with_field_names(error.what());
+    const std::string message = with_own_fields(error.what());
     if (message.find(" positions;") == message.npos) {
       throw Refusal(400, message, field_of(error.what()));
     }

@@ -102,8 +102,8 @@ bool Exchange::is_hopeless() const { return announced_size(request_) > kPatience
 void Exchange::dispatch(const HttpHandler& handler) {
   dispatched_ = true;
   if (too_large_ || announced_size(request_) > limits_.body) {
-    reply_->answer(to_answer(Refusal(
-        413, fmt::format("the request has more than {} bytes, which is the most", limits_.body))));
+    reply_->answer(to_answer(
+        Refusal(413, fmt::format("the request has more than {} bytes, the limit", limits_.body))));
     return;
   }
   try {

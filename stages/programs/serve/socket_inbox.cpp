@@ -39,7 +39,7 @@ void SocketInbox::submit(CompletionRequest request, std::shared_ptr<Reply> reply
   if (stop_) throw ends();
   if (unfinished_ >= most_unfinished_) {
     throw Refusal(
-        429, fmt::format("{} requests are running or waiting, which is the most", unfinished_));
+        429, fmt::format("{} requests are running or waiting, and no more may wait", unfinished_));
   }
   unfinished_++;
   arrived_.push_back(std::move(writer));

@@ -183,6 +183,17 @@ TEST_F(CompletionRequestTest, RefusesBodiesThatAreNoRequests) {
   }
 }
 
+TEST_F(CompletionRequestTest, SaysHowToFitInTheClientsOwnWords) {
+  EXPECT_THAT(field_refusal(R"("max_tokens": 99999)"),
+              ::testing::EndsWith(": reduce max_tokens or shorten the prompt"));
+  EXPECT_THAT(field_refusal(R"("max_completion_tokens": 99999)", true),
+              HasSubstr("400 max_completion_tokens: a prompt"));
+  std::string ids = "1";
+  for (int i = 0; i < 5000; i++) ids += ", 1";
+  EXPECT_THAT(refusal(R"({"prompt": [)" + ids + "]}"),
+              ::testing::EndsWith(" positions; the model has 2048: shorten the prompt"));
+}
+
 TEST_F(CompletionRequestTest, ListsTheOptionsOfRequests) {
   EXPECT_THAT(reader().options(), ::testing::Contains("spec_length"));
   EXPECT_THAT(reader(kFirstTreeStage).options(), Not(::testing::Contains("spec_length")));
