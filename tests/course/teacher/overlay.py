@@ -140,7 +140,7 @@ def _includes(root, path):
 def _compiler_call(command):
     """(source from the root, words without what is about dependencies) of a compilation, or None."""
     words = shlex.split(command)
-    if "-c" not in words or not words[words.index("-c") + 1].endswith((".cpp", ".cu")):
+    if "-c" not in words or not words[words.index("-c") + 1].endswith((".cpp", ".cxx", ".cu")):  # cxx: a unity build's
         return None
     result, skip = [], 0
     for word in words:
