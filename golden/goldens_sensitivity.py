@@ -90,11 +90,11 @@ DRAFTER_BUGS = {
     "RoPE of the target": ("inverse_frequencies(self.config)", "inverse_frequencies(self.target.config)"),
     "row of the token before": ("token = self.features[place - 1]", "token = self.features[place - 2]"),
     "fed back after the norm": ("row[0]\n", '(self.norm(row, "norm") if self.kind == "eagle3" else row)[0]\n'),
-    "d2t as an id": ("token += int(", "token = int("),
+    "d2t as an id": ('rows + weights["d2t"][rows]', 'weights["d2t"][rows]'),
     "fc without its bias": (' + w.get("fc.bias", 0)', ""),
-    "heads one late": ("self.target.says(rows[:count])", "self.target.says(np.roll(rows, -1, axis=0)[:count])"),
-    "one block for all heads": ('silu(w[f"{i}.0.linear.weight"]', 'silu(w["0.0.linear.weight"]'),
-    "heads without biases": (' + w[f"{i}.0.linear.bias"]', ""),
+    "heads one late": ("self.target, w, rows[:count])", "self.target, w, np.roll(rows, -1, axis=0)[:count])"),
+    "one block for all heads": ('silu(w[f"{head}.{block}.linear.weight"]', 'silu(w[f"0.{block}.linear.weight"]'),
+    "heads without biases": (' + w[f"{head}.{block}.linear.bias"]', ""),
     "pending token not seen": ("read_after(self.cache, place + 1,", "read_after(self.cache, place,"),
 }
 
@@ -144,7 +144,7 @@ def see_sampling_bugs():
         yield bug, caught
 
 
-SHORT = 100                                 # tokens of the texts on which drafters are counted
+SHORT, DRAFTS = 100, 5                      # tokens of the texts on which drafters are counted, and of a round
 
 
 @functools.cache
@@ -160,7 +160,7 @@ def drafter_of(module, folder, name):
 def accepted(module, folder, name):
     """Drafts of the texts of a folder of goldens."""
     drafter = drafter_of(module, folder, name)
-    return sum(sum(check_heads.chain(drafter, t["prompt_ids"], t["tokens"])["accepted"]) for t in texts_of(folder))
+    return sum(sum(check_heads.chain(drafter, t["prompt_ids"], t["tokens"], DRAFTS)["accepted"]) for t in texts_of(folder))
 
 
 @functools.cache
