@@ -229,6 +229,10 @@ ComparisonResult check_tensors(const GoldenFile& golden, const CheckedModel& mod
                  {.checkpoint = model.checkpoint, .least_tolerance = least_tolerance});
 }
 
+std::string right(const ComparisonResult& result) {
+  return fmt::format("{} tensor{} right", result.agreed, result.agreed == 1 ? "" : "s");
+}
+
 }  // namespace
 
 void CheckList::add(bool passed, const std::string& name, const std::string& report) {
@@ -312,16 +316,15 @@ void check_goldens(const fs::path& goldens, const CheckedModel& model, CheckList
   for (const std::string& name : names) {
     const GoldenFile golden = open_golden(goldens / (name + ".safetensors"), model);
     const ComparisonResult result = check_tensors(golden, model, model.activations, least);
-    list.add(result.agrees(),
-             fmt::format("activations, prompt {}: {} tensors", name, result.agreed), result.report);
+    list.add(result.agrees(), fmt::format("activations, prompt {}: {}", name, right(result)),
+             result.report);
   }
   if (model.cache) {
     const GoldenFile golden = open_golden(goldens / "short.cache.safetensors", model);
     const ComparisonResult result = check_tensors(golden, model, model.cache, least);
-    list.add(
-        result.agrees(),
-        fmt::format("cache after {} tokens: {} tensors", golden.tokens().size(), result.agreed),
-        result.report);
+    list.add(result.agrees(),
+             fmt::format("cache after {} tokens: {}", golden.tokens().size(), right(result)),
+             result.report);
   }
   StepCheck steps(model, std::max(manifest.logits_tolerance(), least), list);
   for (const std::string& name : names) steps.prompt(goldens / (name + ".steps.safetensors"));

@@ -76,7 +76,7 @@ struct GoldenCheckOptions {
 };
 
 // The tolerance of every tensor if keys and values are rounded to 8 bits. Each is then off by up to
-// 2^-9, or 2e-3, of itself, and so are the sums in layer after layer.
+// 2^-8, or 4e-3, of itself, and so are the sums in layer after layer.
 inline constexpr double kRoundedTolerance = 1e-2;
 
 // Checks a model against a folder of golden files (golden/goldens/README.md): activations, 64
