@@ -67,8 +67,8 @@ void enter(unsigned rank) {
 }  // namespace
 
 // [snippet yield]
-// The running thread passes its turn to the next one that can run. If it waits for its warp, that
-// is one of the warp if possible: so a warp may be far ahead of the others, as on a GPU. If no
+// The running thread passes its turn to the next one that can run. If it waits for its warp, the
+// next one is of that warp if possible: so a warp may be far ahead of others, as on a GPU. If no
 // thread of the block can run, another block of the cluster does. If all have ended, or none can
 // continue until the previous kernel ends, control passes to the host.
 void yield() {
