@@ -291,8 +291,8 @@ class Browser(unittest.TestCase):
           get('preset-embedded').click(); put('alpha-slider', 0.8); put('K-slider', 5); note('embedded');
           document.querySelector('input[value=constant]').click(); put('v', 3.26); note('constant');"""
         cases = {"bytes": (0.8, 0.385, 5, lambda K: 1), "alpha_below_c": (0.38, 0.385, 3, lambda K: 1),
-                 "nonsense": (0.38, 0.385, 3, lambda K: 1), "embedded": (0.8, 0.2, 5, lambda K: 1 + 0.452 * K),
-                 "constant": (0.8, 0.2, 5, lambda K: 3.26)}
+                 "nonsense": (0.38, 0.385, 3, lambda K: 1), "embedded": (0.8, 0.19, 5, lambda K: 1 + 0.12 * K),
+                 "constant": (0.8, 0.19, 5, lambda K: 3.26)}
         for width in (1200, 390):
             shown = self.show("speedup.html", actions, width)
             for name, (alpha, c, chosen, v) in cases.items():
