@@ -174,7 +174,7 @@ golden: ## remake the models and golden files (Python; hours, see golden/README.
 	@python3 -m venv $(GOLDEN_VENV)
 	@$(GOLDEN_VENV)/bin/pip install --quiet -r golden/requirements.txt
 	@for script in make_models tokenizers/make_other tokenizers/make_lines tokenizers/make_code_points \
-	  tokenizers/make_goldens make_goldens check_goldens hash_files; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
+	  tokenizers/make_blocks tokenizers/make_folders tokenizers/make_goldens make_goldens check_goldens hash_files; do $(GOLDEN_VENV)/bin/python golden/$$script.py || exit 1; done
 
 docs: ## update snippets and tables in the chapters, mark what is stale, build the site in build/site
 	@$(COURSE) snippets --update docs README.md

@@ -1,6 +1,6 @@
 """How heads are stored as int8: a matrix X.weight as whole numbers, and a scale for each of its rows, X.weight_scale.
 
-The largest number of a row is 127. Who reads it computes number x scale, rounded to bf16.
+The largest |number| of a row is 127. A reader takes number x scale, rounded to bf16.
 """
 import torch
 

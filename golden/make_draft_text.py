@@ -12,7 +12,7 @@ from pathlib import Path
 import textgen
 
 FILE = Path(__file__).resolve().parent / "draft_text.txt"
-FIRST_SEED = 600_000_000                  # nothing else reads from here on
+FIRST_SEED = 600_000_000                  # train_heads.py begins here, too
 MOST_BYTES = 300_000
 
 

@@ -1,6 +1,6 @@
 """Makes the golden files: what transformers computes for the embedded pair and the tiny random models.
 
-    python make_goldens.py                            everything, into goldens/
+    python make_goldens.py                            everything but goldens/smollm2
     python make_goldens.py --only untied toy          these folders
     python make_goldens.py --check                    makes them anew elsewhere and compares with the committed ones
     python make_goldens.py --model DIR --out DIR      activations, steps and caches of another Llama
@@ -28,6 +28,7 @@ import goldens_sampling
 import goldens_tiny_heads as tiny_heads
 import goldens_toy
 import goldens_transformers as theirs
+import markov
 import textgen
 from goldens_tiny_models import MODELS as TINY
 from oracle.llama_float64 import Checkpoint, forward
@@ -195,6 +196,7 @@ def make(name, goldens):
         make_greedy_of_pair(model, theirs.load(PAIR["draft"]), out)
         goldens_sampling.make_pair(PAIR["target"], PAIR["draft"], out)
         goldens_heads.make(out)
+        markov.write_counts(out)
         goldens_beams.make_target(model, folder, out)
     if name == tiny_heads.TARGET.name:
         goldens_heads.make_tiny(out)

@@ -62,23 +62,32 @@ def train(target, parallel: Drafter, work: Path, output: Path):
     heads.save(run.networks["markov"], output)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of the checkpoint and the curve")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
+def write_counts(goldens: Path):
+    """What becomes of the drafts of heads/markov on the texts of greedy.jsonl."""
     target = load(HERE / "models" / "target").requires_grad_(False)
-    parallel = heads.load("parallel", HERE / "heads" / "parallel", target).requires_grad_(False)
-    folder, goldens = HERE / "heads" / "markov", HERE / "goldens" / "target"
-    if not folder.exists():
-        train(target, parallel, options.work, folder)
-    network = heads.fill(Markov(parallel, target.shape.vocab_size), folder)
+    network = heads.fill(Markov(parallel_of(target), target.shape.vocab_size), HERE / "heads" / "markov")
     lines = {}
     for text in files.read_lines(goldens / "greedy.jsonl"):
         start = starts(target, text["prompt_ids"], text["tokens"], SPEC_LENGTH)
         lines[text["id"]] = acceptance_line(target, network, text, start)
     files.write_lines(goldens / "acceptance_markov.jsonl",
                       [{"id": id_, "heads": "markov"} | line for id_, line in lines.items() if line])
+
+
+def parallel_of(target) -> Drafter:
+    return heads.load("parallel", HERE / "heads" / "parallel", target).requires_grad_(False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, default=HERE / "work", help="folder of the checkpoint and the curve")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    folder = HERE / "heads" / "markov"
+    if not folder.exists():
+        target = load(HERE / "models" / "target").requires_grad_(False)
+        train(target, parallel_of(target), options.work, folder)
+    write_counts(HERE / "goldens" / "target")
 
 
 if __name__ == "__main__":

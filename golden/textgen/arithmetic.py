@@ -70,7 +70,7 @@ def told_as_story(rng, sign: str, a: int, b: int) -> str:
 
 
 def document(rng):
-    """Messages of a chat about one to six problems, and the last answer."""
+    """Messages of a chat about one to four problems, and the last answer."""
     messages = []
     for turn in range(how_many(rng, [1, 1, 1, 2, 2, 3, 4], 20)):
         sign, a, b, steps, answer = problem(rng)

@@ -105,7 +105,7 @@ TOPICS = [translation, opposite, calendar, tips, tips, feeling, message, list_of
 
 
 def document(rng):
-    """Messages of a chat with one to eight exchanges; no exact answer to check."""
+    """Messages of a chat with one to six exchanges; no exact answer to check."""
     v = values(rng)
     messages = []
     if chance(rng, 0.25):

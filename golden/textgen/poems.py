@@ -63,7 +63,7 @@ def verse(rng, n_lines: int, fill=None) -> str:
 
 
 def document(rng):
-    """The text of one to eight poems, and where the prompt ends: in the first, after some lines."""
+    """The text of one to four poems, and where the prompt ends: in the first, after some lines."""
     poems, prompt_end = [], 0
     for number in range(how_many(rng, [1, 1, 2, 2, 3, 4], 20)):
         fill = filler(rng)

@@ -73,7 +73,7 @@ def plan(rng) -> list[str]:
 
 
 def document(rng):
-    """The text of one to six lists, and where the prompt ends: some lines into the first."""
+    """The text of one to four lists, and where the prompt ends: some lines into the first."""
     make = rng.choice([recipe, recipe, recipe, packing_list, plan])
     lists = [make(rng) for _ in range(how_many(rng, [1, 1, 2, 2, 3, 4], 10))]
     prompt_end = len("\n".join(lists[0][:rng.randint(3, 6)])) + 1
