@@ -41,7 +41,7 @@ inline void tells_what_is_new(std::uint64_t seed) {
   for (int step = 1; step <= kMostSteps && !engine.idle(); step++) {
     told.clear();
     engine.step();
-    fact(fmt::format("who is told what in step {}", step), told);
+    fact(fmt::format("told in step {}", step), told);
   }
 }
 

@@ -226,10 +226,10 @@ void plan_steps(Floor& floor, int steps, int accepted, const std::string& when) 
     preempted.emplace_back(plan.preempted.begin(), plan.preempted.end());
     floor.work(plan, accepted);
   }
-  fact(fmt::format("who is admitted in each step, {}", when), admitted);
+  fact(fmt::format("admitted in each step, {}", when), admitted);
   fact(fmt::format("tokens of which prompts are computed in each step, {}", when), prefills);
-  fact(fmt::format("who has a round in each step, {}", when), rounds);
-  fact(fmt::format("who is preempted in each step, {}", when), preempted);
+  fact(fmt::format("rounds in each step, {}", when), rounds);
+  fact(fmt::format("preempted in each step, {}", when), preempted);
 }
 
 void plans_within_the_budget(std::uint64_t seed) {
@@ -284,7 +284,7 @@ void preempts_the_youngest(std::uint64_t seed) {
   floor.work(floor.scheduler.plan(), 0);
   for (int turn = 1; turn <= 2; turn++) {
     floor.scheduler.preempt_youngest();
-    const std::string when = fmt::format("after {} of 4 was put out", turn);
+    const std::string when = fmt::format("with {} of 4 preempted", turn);
     fact(fmt::format("admitted {}", when), ids_of(floor.scheduler.admitted()));
     fact(fmt::format("waiting, in their order, {}", when), ids_of(floor.scheduler.waiting()));
     fact(fmt::format("sequences of the target {}", when),
