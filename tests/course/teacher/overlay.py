@@ -88,11 +88,21 @@ class Overlay:
             new = self.folder / (source.replace("/", "_") + ".o")
             call = list(call)
             call[call.index("-o") + 1] = str(new)
-            call[call.index("-c") + 1] = str((overlaid if source in self.replaced else self.root) / source)
+            call[call.index("-c") + 1] = str(self._place(source))
             first = next(i for i, word in enumerate(call) if word.startswith("-"))  # after a ccache
             self._run([*call[:first], "-I", str(overlaid), *call[first:], "-Wno-error"])
             self._objects[source] = str(new)
         return self._objects[source]
+
+    def _place(self, source):
+        """Where the compiler finds a source. A unit that CMake made of several includes them by their paths; a copy
+        does by their names from the root, where those that are replaced are found first."""
+        if not source.endswith(".cxx"):
+            return (self.folder / "source" if source in self.replaced else self.root) / source
+        unit = self.folder / "units" / source
+        unit.parent.mkdir(parents=True, exist_ok=True)
+        unit.write_text(_text(self.root / source).replace(f'#include "{self.root}/', '#include "'), encoding="utf-8")
+        return unit
 
     def _run(self, words):
         """Runs the compiler or the linker. Raises CompileError."""
@@ -133,14 +143,15 @@ def _includes(root, path):
     """The project's files that a file includes, as paths from the root."""
     if (root, path) not in _included:
         text = (root / path).read_text(encoding="utf-8")
-        _included[root, path] = [name for name in INCLUDE.findall(text) if (root / name).is_file()]
+        names = [name.removeprefix(f"{root}/") for name in INCLUDE.findall(text)]
+        _included[root, path] = [name for name in names if (root / name).is_file()]
     return _included[root, path]
 
 
 def _compiler_call(command):
     """(source from the root, words without what is about dependencies) of a compilation, or None."""
     words = shlex.split(command)
-    if "-c" not in words or not words[words.index("-c") + 1].endswith((".cpp", ".cxx", ".cu")):  # cxx: a unity build's
+    if "-c" not in words or not words[words.index("-c") + 1].endswith((".cpp", ".cxx", ".cu")):
         return None
     result, skip = [], 0
     for word in words:

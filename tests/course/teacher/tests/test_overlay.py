@@ -28,6 +28,7 @@ int main() { return in_header() + in_library() + in_other(); }
 CHANGES = {
     "library/header.h": "inline int in_header() { return 2; }",
     "library/lib.cpp": "int in_library() { return 30; }",
+    "programs/other.cpp": "int in_other() { return 200; }",
 }
 
 
@@ -50,17 +51,17 @@ class Overlay(unittest.TestCase):
         return build
 
     def results(self, build):
-        """What the program returns with nothing replaced, with the header, and with the library's source."""
+        """What the program returns with nothing replaced, and with each of CHANGES."""
         for i, replaced in enumerate(({}, *({name: text} for name, text in CHANGES.items()))):
             (self.folder / str(i)).mkdir()
             program = overlay.Overlay(self.root, build, replaced, self.folder / str(i)).program("program")
             yield subprocess.run([program], check=False).returncode
 
     def test_a_changed_header_reaches_all_that_include_it(self):
-        self.assertEqual(list(self.results(self.built("OFF"))), [111, 122, 131])
+        self.assertEqual(list(self.results(self.built("OFF"))), [111, 122, 131, 211])
 
     def test_and_in_a_unity_build(self):
-        self.assertEqual(list(self.results(self.built("ON"))), [111, 122, 131])
+        self.assertEqual(list(self.results(self.built("ON"))), [111, 122, 131, 211])
 
 
 if __name__ == "__main__":
