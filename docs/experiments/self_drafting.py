@@ -2,13 +2,14 @@
 """What each drafter accepts on the embedded pair, position by position, and what it gains: docs/09_self_drafting/, into
 self_drafting.json.
 
-    python3 docs/experiments/self_drafting.py [positions] [trees] [clock] [--build DIR]
+    python3 docs/experiments/self_drafting.py [positions] [trees] [weights] [clock] [--build DIR]
 
-positions: greedy decoding with chains of five. trees: with the tree top:3x2x1. Counts are the same on every machine.
-clock: what chains gain over plain decoding in the shape 134m; let nothing else run. self_drafting_tables.py puts them
-into the pages.
+positions: greedy decoding with chains of five. trees: with the tree top:3x2x1. weights: their bytes in the shapes of the
+clock. All these are the same on every machine. clock: what chains gain over plain decoding in the shape 134m; let nothing
+else run. self_drafting_tables.py puts them into the pages.
 """
 import collections
+import json
 
 import run
 import programs
@@ -73,12 +74,31 @@ def trees(options):
     return counted(options, BRANCHING, TREE, TREE.count("x") + 1)
 
 
+def shape_of(words):
+    """A draft model has the shape 14m; heads are inflated with the target."""
+    return ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if "llama" in words else [])]
+
+
+def weights(options):
+    """Bytes: of the matrices that a drafter has besides the target's, of the target's, and of its projection alone."""
+    entries = []
+    for name, words in DRAFTERS.items():
+        printed = run.run(run.program(options.build, programs.STAGES[9]), [
+            *shape_of(words), "--tree", "chains:1", "--workload", "poisson:rate=inf,n=1", "--max-new-tokens", 2, "--output", "json",
+            *words])
+        summary = json.loads(printed.splitlines()[-1])["summary"]
+        entries.append({"drafter": name, "own": summary["memory"]["draft_weights"]})
+    model = summary["model"]
+    return {"target": summary["memory"]["target_weights"], "projection": 2 * model["vocab_size"] * model["d_model"],  # bf16
+            "entries": entries}
+
+
 def clock(options):
-    """Held against plain decoding. A draft model has the shape 14m; heads are inflated with the target."""
+    """Held against plain decoding."""
     texts = programs.FEW_TEXTS[:1 if options.quick else None]
     settings = []
     for name, words in DRAFTERS.items():
-        shape = ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if "llama" in words else [])]
+        shape = shape_of(words)
         settings += [programs.Setting({"drafter": name, "K": length},
                                       (programs.STAGES[9], (*shape, "--tree", "chains:1", "--spec-length", str(length), *words)),
                                       (programs.STAGES[3], ("--inflate-target", "134m")), texts) for length in CLOCKED_LENGTHS]
@@ -86,4 +106,5 @@ def clock(options):
 
 
 if __name__ == "__main__":
-    run.measured_parts(__doc__, "self_drafting.json", {"positions": positions, "trees": trees, "clock": clock}, ("clock",))
+    run.measured_parts(__doc__, "self_drafting.json", {"positions": positions, "trees": trees, "weights": weights, "clock": clock},
+                       ("clock",))

@@ -37,6 +37,21 @@ def self_kinds(data):
     return "|".join(["drafter", *TEXTS, "all", "tree, all"]), rows
 
 
+# What K drafts read of a drafter's own matrices, of the target's projection, and of the whole target: how often each.
+READS = {"draft model": lambda K: (K, 0, 0), "lookup": lambda K: (0, 0, 0), "n-grams": lambda K: (0, 0, 0),
+         "blockwise": lambda K: (1, 1, 0), "Medusa": lambda K: (1, 1, 0), "look-ahead": lambda K: (0, 0, 1),
+         "EAGLE": lambda K: (K, K, 0), "EAGLE-3": lambda K: (K, 0, 0), "MTP": lambda K: (K, K, 0), "parallel": lambda K: (1, 0, 0)}
+
+
+def bytes_of_drafts(weights, name, K):
+    """Of a round, in passes of the target; nothing where a count of passes is missing."""
+    if name not in READS:
+        return ""
+    [own] = [e["own"] for e in weights["entries"] if e["drafter"] == name]
+    sizes = own, weights["projection"], weights["target"]
+    return number(sum(times * size for times, size in zip(READS[name](K), sizes)) / weights["target"])
+
+
 @table
 def self_clock(data):
     """What chains gain over plain decoding in the shape 134m, the better of their two lengths."""
@@ -46,5 +61,6 @@ def self_clock(data):
         K, best = max(entries.by("K").items(), key=lambda one: one[1].speedup())
         mean = lambda field: sum(e[field] for e in best) / len(best)
         rows.append([name, str(K), *(number(best.of(text=kind)[0]["gain"]) for kind in kinds), f"**{number(best.speedup())}**",
-                     number(best.speedup("predicted_accounting")), number(mean("c"), 3), number(mean("v"))])
-    return "|".join(["drafter", "K", *kinds, "all", "accounting", "c", "v"]), rows
+                     number(best.speedup("predicted_accounting")), number(mean("c"), 3), number(mean("v")),
+                     bytes_of_drafts(data["weights"], name, K)])
+    return "|".join(["drafter", "K", *kinds, "all", "accounting", "c", "v", "bytes"]), rows

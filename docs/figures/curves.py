@@ -11,6 +11,7 @@ sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
 from adaptive_tables import ESTIMATORS, PAIRS, bins, counted, gain  # noqa: E402
 from rules_tables import drafts_of_fewer_bits  # noqa: E402
+from self_drafting_tables import by_position  # noqa: E402
 from table_text import TEXTS, Entries  # noqa: E402
 
 ALPHAS = [i / 100 for i in range(101)]
@@ -221,6 +222,29 @@ def emitted_against_nodes(data):
     return p
 
 
+# --- chapter 9 ---
+
+def by_drafter(data):
+    """Alpha by position, of drafters that are told their drafts, and of drafters that are not."""
+    p = Picture(720, 424, "Alpha by position: drafts made one after another, and at once")
+    sides = [(50, "one after another", ["draft model", "MTP", "EAGLE-3", "EAGLE"]),
+             (400, "all at once", ["parallel, corrected", "parallel", "blockwise", "look-ahead"])]
+    styles = [("circle", COLOURS[0]), ("square", COLOURS[1]), ("up", COLOURS[2]), ("diamond", COLOURS[3])]
+    for left, words, names in sides:
+        axes = Axes(p, left, 60, left + 290, 320, list(range(1, 6)), FIFTHS)
+        axes.titles(f"alpha, {words}", "position of the draft")
+        for name, style in zip(names, styles):
+            entries = Entries(data["positions"]["entries"]).of(drafter=name)
+            tested, accepted = (by_position(entries, counter) for counter in ("tested", "accepted"))
+            points = [(i + 1, accepted.get(i, 0) / tested[i]) for i in sorted(tested)]
+            axes.curve(points, style[1], 1.5)
+            for point in points:
+                axes.mark(*point, *style, filled=True)
+        for i, (name, style) in enumerate(zip(names, styles)):
+            p.legend(left + 6 + 150 * (i % 2), 380 + 18 * (i // 2), [(name, *style)], filled=True, gap=12)
+    return p
+
+
 def of_users(results):
     """Tokens per second and user against those of the batch."""
     p = Picture(760, 420, "Tokens per second and user against throughput")
@@ -267,4 +291,5 @@ def drawn():
     return {**measured, "theory_emitted": emitted(results), "theory_positions": positions(results), "06_sweep": sweep(batches), "06_rows": rows(batches),
             "07_what_it_gains": what_it_gains(read("adaptive.json")),
             "07_estimates": what_estimates_are_worth(read("adaptive.json")), "08_tokens_per_round": emitted_against_nodes(read("trees.json")),
+            "09_alpha_by_position": by_drafter(read("self_drafting.json")),
             "kernels_rounded": rounded(read("rules.json"))}
