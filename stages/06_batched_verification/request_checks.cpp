@@ -55,8 +55,8 @@ void BatchEngine::check_fits(const BatchRequest& request) const {
   const MostCached most = rounds_.most_cached(request);
   if (options_.max_cached > 0 && most.by_target > options_.max_cached) {
     fail(
-        "the request caches up to {} tokens, and this engine has memory for requests of {}: raise "
-        "--max-context or reduce --max-new-tokens",
+        "the request caches up to {} tokens, and this engine has memory for requests of {}: reduce "
+        "--max-new-tokens or shorten the prompt",
         most.by_target, options_.max_cached);
   }
   check_pool(target_pool_, most.by_target, "target");

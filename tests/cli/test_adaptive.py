@@ -303,7 +303,7 @@ class AdaptiveTest(ProgramTest):
         alone = self.requests(sampled[1:2], "--rows", "2", "--rows-change-texts")
         self.assertNotEqual(got[1]["tokens"], alone[0]["tokens"])
         self.requests([sampled[0], sampled[0] | {"id": "again"}], "--rows", "2", "--rows-change-texts", place=1,
-                      expect="another request has the seed 0")
+                      expect="seed 0: another request has it, too")
 
     def test_bad_rows(self):
         lines = self.folder / "memory.jsonl"

@@ -170,7 +170,9 @@ BatchParts adaptive_parts(const RunOptions& options, const Drafting& drafting) {
 MakeBatchRequest AdaptiveBatch::make_request(const MakeBatchRequest& make) {
   return [this, make](const ModelFiles& target, const RunOptions& options) {
     BatchRequest request = make(target, options);
-    check_suffix_memory(options, request.speculation);
+    if (options.suffix_memory > 0) {
+      check_text_is_its_own(request.speculation, "--suffix-memory", "leave out --suffix-memory");
+    }
     if (options.given_rows) check_rows(options, request);
     if (entry_of(options.draft_length).asks_the_draft) counts_estimates_ = true;
     if (counts_estimates_ || options.given_rows) asks_the_draft_ = true;
@@ -186,17 +188,13 @@ MakeBatchRequest AdaptiveBatch::make_request(const MakeBatchRequest& make) {
 
 // Throws Error if the request's text would depend on the other requests, and that is not allowed.
 void AdaptiveBatch::check_rows(const RunOptions& options, const BatchRequest& request) {
-  if (text_depends_on_drafts(request.speculation) && !options.rows_change_texts) {
-    fail(
-        "--rows: at temperature {} a request's text would depend on its neighbours, because this "
-        "rule emits other tokens for another number of drafts; use temperature 0, --acceptance "
-        "sample-and-match or coupled, or allow it with --rows-change-texts",
-        request.speculation.sampling.temperature);
+  if (!options.rows_change_texts) {
+    check_text_is_its_own(request.speculation, "--rows", "allow it with --rows-change-texts");
   }
   if (options.rows_change_texts && !seeds_.insert(request.seed).second) {
     fail(
-        "--rows-change-texts: another request has the seed {}; their draws would be the same, and "
-        "the texts would not have the target's distribution: give each request its own",
+        "--seed {}: another request has it, too; with --rows-change-texts their draws would be the "
+        "same, and the texts would not have the target's distribution: give each request its own",
         request.seed);
   }
 }

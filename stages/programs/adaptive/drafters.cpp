@@ -155,20 +155,19 @@ std::unique_ptr<Drafter> make_learning_drafter(const RunOptions& options, const 
   return std::make_unique<NgramDrafter>();
 }
 
-bool text_depends_on_drafts(const SpeculationOptions& speculation) {
-  const bool own_token =
+void check_text_is_its_own(const SpeculationOptions& speculation, std::string_view with,
+                           std::string_view otherwise) {
+  const bool own_tokens =
       speculation.rule->rule == sample_and_match || speculation.rule->rule == coupled;
-  const bool greedy = speculation.sampling.temperature == 0;
-  return speculation.lenience < 1 || !(own_token || greedy);
-}
-
-void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation) {
-  if (options.suffix_memory == 0 || !text_depends_on_drafts(speculation)) return;
+  const bool is_lenient = speculation.lenience < 1;
+  const double temperature = speculation.sampling.temperature;
+  if (!is_lenient && (own_tokens || temperature == 0)) return;
   fail(
-      "--suffix-memory {}: at temperature {} a request's text would depend on its neighbours', "
-      "because this rule emits other tokens for other drafts; use --acceptance sample-and-match or "
-      "coupled, temperature 0, or --suffix-memory 0",
-      options.suffix_memory, speculation.sampling.temperature);
+      "{} {}: with {} a request's text would depend on its neighbours, because this rule emits "
+      "other "
+      "tokens for other drafts; {}, or {}",
+      is_lenient ? "--lenience" : "--temperature", is_lenient ? speculation.lenience : temperature,
+      with, is_lenient ? "use 1" : "use 0, or sample-and-match or coupled acceptance", otherwise);
 }
 
 Drafting adaptive_drafting(KeepProbs keep, bool gated) {

@@ -42,13 +42,11 @@ std::unique_ptr<Drafter> make_learning_drafter(const RunOptions& options, const 
 std::unique_ptr<Drafter> make_suffix_drafter(const RunOptions& options, const ModelFiles& files,
                                              int nodes = 0);
 
-// Whether a request's text depends on its drafts and their number: above temperature 0, unless the
-// rule emits the target's own token at each place; with lenience, always.
-bool text_depends_on_drafts(const SpeculationOptions& speculation);
-
-// Throws Error if texts of other requests may change this one's, because its rule emits what
-// depends on the drafts. speculation: of this request.
-void check_suffix_memory(const RunOptions& options, const SpeculationOptions& speculation);
+// Throws Error if the request's text depends on its drafts or their number, which with this option
+// depend on the other requests: above temperature 0, unless the rule emits the target's own token
+// at each place; with lenience, always. with, otherwise: the option, and what else could be done.
+void check_text_is_its_own(const SpeculationOptions& speculation, std::string_view with,
+                           std::string_view otherwise);
 
 // Stage 5's drafting, with the drafters that learn from texts. gated: a gate may end the drafts.
 Drafting adaptive_drafting(KeepProbs keep, bool gated);

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "stages/programs/run/options.h"
 
 namespace specdec {
 namespace {
@@ -127,14 +128,23 @@ namespace {
 
 bool is_of_name(char c) { return c == '-' || (c >= 'a' && c <= 'z'); }
 
+// Of an option that a request may have: its field. "" of any other.
+std::string field_named(std::string_view option) {
+  static RunOptions unused;
+  static const std::vector<Option> declared = all_options(kFirstBatchStage, unused);
+  const Option* found = find_option(declared, option);
+  return found != nullptr && found->traits.per_request ? found->field() : "";
+}
+
 }  // namespace
 
 std::string with_field_names(std::string message) {
   for (std::size_t at = 0; (at = message.find("--", at)) != std::string::npos;) {
-    message.erase(at, 2);
-    for (; at < message.size() && is_of_name(message[at]); at++) {
-      if (message[at] == '-') message[at] = '_';
-    }
+    const auto from = message.begin() + at;
+    const auto end = std::find_if_not(from, message.end(), is_of_name);
+    const std::string field = field_named(std::string_view(from, end));
+    at += field.empty() ? end - from : int_size(field);
+    if (!field.empty()) message.replace(from, end, field);
   }
   return message;
 }
@@ -142,7 +152,7 @@ std::string with_field_names(std::string message) {
 std::string field_in(std::string_view message) {
   if (!message.starts_with("--")) return "";
   const auto end = std::ranges::find_if_not(message, is_of_name);
-  return with_field_names(std::string(message.begin(), end));
+  return field_named(std::string_view(message.begin(), end));
 }
 
 }  // namespace specdec

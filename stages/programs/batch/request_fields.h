@@ -20,6 +20,7 @@ const Json& some_list(const JsonObject& line, const std::string& key, std::strin
 std::string some_text(const JsonObject& line, const std::string& key);
 
 // Replaces options in a message by the names of fields: "--top-p is 2" becomes "top_p is 2".
+// Options that no request has, such as --pages, keep their names: they are the program's.
 std::string with_field_names(std::string message);
 // The field that a message begins with an option of: "top_p" of "--top-p is 2". "" if it does not.
 std::string field_in(std::string_view message);

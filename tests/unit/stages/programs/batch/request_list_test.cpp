@@ -1,6 +1,7 @@
 // Requests from JSON Lines.
 #include "stages/programs/batch/request_list.h"
 
+#include "stages/programs/batch/request_fields.h"
 #include "tests/test_support.h"
 
 namespace specdec {
@@ -286,6 +287,16 @@ TEST(RequestListBadInputTest, DeepNestingIsNoStackOverflow) {
   const std::string brackets = std::string(kDepth, '[') + std::string(kDepth, ']');
   EXPECT_EQ(refusal("{\"id\": " + brackets + "}"),
             "r.jsonl:1: JSON that is nested more than 100 levels deep");
+}
+
+TEST(RequestListTest, MessagesNameFieldsButKeepOptionsThatNoRequestHas) {
+  EXPECT_EQ(with_field_names("--top-p is 2: use --pages or --rows-change-texts"),
+            "top_p is 2: use --pages or --rows-change-texts");
+  EXPECT_EQ(with_field_names("reduce --max-new-tokens, -- or --"),
+            "reduce max_new_tokens, -- or --");
+  EXPECT_EQ(field_in("--top-p is 2"), "top_p");
+  EXPECT_EQ(field_in("--rows: as --top-p"), "");
+  EXPECT_EQ(field_in("the prompt"), "");
 }
 
 TEST(RequestListTest, FilesAreReadByName) {
