@@ -85,7 +85,7 @@ int check(const RunOptions& options) {
   Llama target(model, cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, cache), list,
-                {.kv_type = options.kv_type, .share = golden_share(options, checkpoint.config())});
+                golden_check_options(options, checkpoint.config()));
   check_recompute(target, GoldenFile(goldens / "short.cache.safetensors").tokens(), list);
   return list.finish();
 }

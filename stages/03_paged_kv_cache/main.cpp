@@ -114,7 +114,7 @@ int check(RunOptions options) {
   Llama target(model, *cache);
   CheckList list;
   check_goldens(goldens, checked_engine(checkpoint, target, *cache), list,
-                {.kv_type = options.kv_type, .share = golden_share(options, checkpoint.config())});
+                golden_check_options(options, checkpoint.config()));
   check_pages(model, options.kv_type, GoldenFile(goldens / "short.cache.safetensors").tokens(),
               list);
   return list.finish();

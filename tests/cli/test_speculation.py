@@ -406,7 +406,7 @@ class BadInputTest(ProgramTest):
                 self.expect_error(f"--draft-weights int8 belongs to --draft-kind llama or self; {kind} has no weights",
                                   stage, "--draft-kind", kind, "--draft-weights", "int8")
             for option in ("--target-weights", "--draft-weights"):
-                self.expect_error("--check: the golden files were made with stored weights", stage, "--check", option, "int8")
+                self.expect_error("--check: the golden texts were made with stored weights", stage, "--check", option, "int8")
 
     def test_files(self):
         for stage in STAGES:

@@ -47,7 +47,7 @@ class CheckList {
   int checked() const { return checked_; }
   int failed() const { return failed_; }
   int near_ties = 0;               // of all greedy steps; must be 0 unless is_rounded
-  bool is_rounded = false;         // keys and values are rounded
+  bool is_rounded = false;         // weights, or keys and values, are rounded
   int texts = 0, other_texts = 0;  // greedy texts, and those of them with a near-tie
   const std::string& failures() const { return failures_; }
 
@@ -71,13 +71,15 @@ struct GoldenShare {
 GoldenShare golden_share(const RunOptions& options, const LlamaConfig& config);
 
 struct GoldenCheckOptions {
-  KvType kv_type = KvType::kF32;  // of the model's cache
+  double least_tolerance = 0;  // above 0 where something is rounded
   GoldenShare share = {};
 };
 
-// The tolerance of every tensor if keys and values are rounded to 8 bits. Each is then off by up to
-// 2^-8, or 4e-3, of itself, and so are the sums in layer after layer.
-inline constexpr double kRoundedTolerance = 1e-2;
+// The tolerance of every tensor for what is rounded, as a part of its norm; 0 if nothing is.
+double rounding_tolerance(KvType kv_type, WeightFormat weights);
+
+// Those of a stage's --check.
+GoldenCheckOptions golden_check_options(const RunOptions& options, const LlamaConfig& config);
 
 // Checks a model against a folder of golden files (golden/goldens/README.md): activations, 64
 // greedy steps of each prompt, cache contents, greedy continuations. Throws Error if the files are
