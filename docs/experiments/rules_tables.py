@@ -50,14 +50,18 @@ def drafts_of_fewer_bits(data):
              found.by("K")) for (draft, weights), found in Entries(part["entries"]).by("draft", "weights").items()]
 
 
+def best_gain(c, by_K):
+    """The K that gains most where weights come from memory, and its speedup: c is the share of bytes, and rows are free."""
+    gains = {K: found.ratio("emitted", "rounds") / (1 + K * c) for K, found in by_K.items()}
+    return max(gains.items(), key=lambda gain: gain[1])
+
+
 @table
 def rounded_drafts(data):
-    """With the K that gains most where weights come from memory: c is the share of bytes, and rows are free."""
     rows = []
     for name, c, by_K in drafts_of_fewer_bits(data):
-        gains = {K: found.ratio("emitted", "rounds") / (1 + K * c) for K, found in by_K.items()}
-        best = max(gains, key=gains.get)
-        rows.append([name, number(c), alpha(by_K[5]), str(best), tokens_per_pass(by_K[best]), number(gains[best])])
+        K, speedup = best_gain(c, by_K)
+        rows.append([name, number(c), alpha(by_K[5]), str(K), tokens_per_pass(by_K[K]), number(speedup)])
     return "draft|bytes, of the target's|alpha, K = 5|best K|tokens per pass|speedup, v = 1", rows
 
 

@@ -10,7 +10,7 @@ from picture import (Axes, BLUE, COLOURS, EXPERIMENTS, GREEN, INK, Picture, PURP
 sys.path.insert(0, str(EXPERIMENTS))
 import formulas  # noqa: E402
 from adaptive_tables import ESTIMATORS, PAIRS, bins, counted, gain  # noqa: E402
-from rules_tables import drafts_of_fewer_bits  # noqa: E402
+from rules_tables import best_gain, drafts_of_fewer_bits  # noqa: E402
 from self_drafting_tables import by_position  # noqa: E402
 from table_text import TEXTS, Entries  # noqa: E402
 
@@ -276,9 +276,12 @@ def rounded(data):
         axes.curve(points, SOFT, 1.5, dashed=True)
         p.note(axes.x(points[-1][0]) + 6, axes.y(points[-1][1]) + 4, f"{speedup:g}", 11)
     shapes = {"bf16": "square", "int8": "circle", "q4": "up"}
-    for name, c, by_K in drafts_of_fewer_bits(data):
+    drafts = drafts_of_fewer_bits(data)
+    for name, c, by_K in drafts:
         bits = name.rpartition(" ")[2]
         axes.mark(c, by_K[5].ratio("accepted", "tested"), shapes[bits], BLUE if "embedded" in name else RED)
+    speedup, c, alpha = max((best_gain(c, by_K)[1], c, by_K[5].ratio("accepted", "tested")) for _, c, by_K in drafts)
+    p.note(axes.x(c), axes.y(alpha) + 20, f"best: {speedup:.2f}", 11, BLUE, bold=True)
     p.legend(588, 160, [*((bits, shape, INK) for bits, shape in shapes.items()), ("embedded draft", "square", BLUE), ("target itself", "circle", RED)])
     p.note(60, 410, "Dashed: equal speedups by the formula, at the best K, with v = 1 and c the share of bytes.")
     return p
