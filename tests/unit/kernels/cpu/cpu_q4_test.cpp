@@ -126,6 +126,22 @@ TEST(CpuQ4, HalvesGoToTheEvenNumberAndTheEndsAreKept) {
   }
 }
 
+// Near 1, binary16 has steps of 2^-10 above and 2^-11 below: the minimum that is kept may be far
+// from numbers that are close to each other.
+TEST(CpuQ4, NumbersBeyondTheEndsGoToTheNearestEnd) {
+  const float above[] = {1.00040f, 1.00047f}, below[] = {1.00060f, 1.00067f};  // 1, 1 + 2^-10
+  const float scale = cpu::float_from_f16(cpu::f16_from_float((above[1] - above[0]) / 15.0f));
+  for (const auto& [row, want] :
+       {std::pair(above, 1.0f + 15.0f * scale), std::pair(below, 0x1.004p0f)}) {
+    TestWeights weights(WeightType::kF32, 1, 32);
+    for (int k = 0; k < 32; ++k) weights.set(k, std::bit_cast<std::uint32_t>(row[k % 2]));
+    for (Backend* backend : all_backends()) {
+      const TestRows rows = kept(*backend, weights.host(), WeightFormat::kQ4);
+      for (int k = 0; k < 32; ++k) EXPECT_EQ(rows.row(0)[k], want) << backend->name() << k;
+    }
+  }
+}
+
 TEST(CpuQ4, AGroupThatBinary16CannotHoldIsNan) {
   TestNumbers numbers(83);
   const float infinity = std::numeric_limits<float>::infinity();
