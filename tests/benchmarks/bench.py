@@ -10,8 +10,8 @@ rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
 machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes ten minutes on two quiet cores, and more if rounds are
-repeated. `--only` measures some parts and keeps what the file has of the others, if the sources are the same. Let
+project itself. Without `--full` a selection that takes 11 to 14 minutes on two quiet cores, and more if rounds
+are repeated. `--only` measures some parts and keeps what the file has of the others, if the sources are the same. Let
 nothing else run.
 
 --anyway lets every round count, prints the tables and writes nothing.
