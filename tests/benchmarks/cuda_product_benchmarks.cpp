@@ -1,8 +1,9 @@
 // The matrix products of Llama 3.2 1B and 3B, bf16 weights: the engine's and the one without tensor
 // cores of each matrix, beside cuBLAS, which rounds its inputs to bf16 first: that is part of its
-// time; and the other steps of the ladder for gate and up. Weights are cold; inputs and outputs are
-// not, as in a model.
+// time; and the other steps of the ladder for gate and up, step 8 for down_proj. Weights are cold;
+// inputs and outputs are not, as in a model.
 #include <optional>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -73,6 +74,26 @@ template <auto kernel>
 void by(Matrices& matrices, int copy, int rows) {
   kernel(matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
 }
+// Step 8 in its three ways, with four blocks for a sum. Where they add, zeros must be there first.
+constexpr int kPieces = 4;
+void zero(DeviceRows y) {
+  const std::size_t floats = static_cast<std::size_t>(y.rows) * static_cast<std::size_t>(y.width);
+  cuda_check(cudaMemsetAsync(y.data, 0, floats * sizeof(float), nullptr));
+}
+void handed_over(Matrices& matrices, int copy, int rows) {
+  matmul_split(kPieces, matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
+}
+void added_atomically(Matrices& matrices, int copy, int rows) {
+  zero(matrices.y(rows));
+  matmul_split_parts(kPieces, matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
+}
+void added_later(Matrices& matrices, int copy, int rows) {
+  const DeviceRows all = matrices.y((kPieces + 1) * rows);
+  const DeviceRows parts = all.slice(rows, kPieces * rows);
+  zero(parts);
+  matmul_split_parts(kPieces, matrices.x(rows), matrices.weight(copy), parts, nullptr);
+  add_parts(parts, all.slice(0, rows), nullptr);
+}
 void by_cublas(Matrices& matrices, int copy, int rows) {
   matrices.cublas().matmul(matrices.x(rows), matrices.weight(copy), matrices.y(rows), nullptr);
 }
@@ -80,9 +101,10 @@ void by_cublas(Matrices& matrices, int copy, int rows) {
 struct Step {
   const char* name;
   Multiply multiply;
-  bool of_all = false;          // matrices, or of gate and up alone
+  bool of_all = false;          // matrices, or of one alone
   bool slow = false;            // with many rows
   bool (*can_run)() = nullptr;  // null: on every device
+  std::string_view matrix = "gate_up";
 };
 constexpr Step kSteps[] = {
     {"engine", by<matmul>, true},
@@ -91,6 +113,9 @@ constexpr Step kSteps[] = {
     {"5_mma", by<matmul_mma>},
     {"7_tma", by<matmul_tma>, false, false, can_run_matmul_tma},
     {"9_warpgroup", by<matmul_warpgroup>, false, false, can_run_matmul_warpgroup},
+    {"8_handed_over", handed_over, false, true, can_run_matmul_split, "down_proj"},
+    {"8_atomic", added_atomically, false, true, can_run_matmul_split, "down_proj"},
+    {"8_later", added_later, false, true, can_run_matmul_split, "down_proj"},
     {"3_vector", by<matmul_vector>, false, true},
     {"2_warp", by<matmul_warp>, false, true},
     {"1_naive", by<matmul_naive>, false, true}};
@@ -108,7 +133,7 @@ void add_product_benchmarks(KernelProgram& program, Backend& backend) {
   const auto kept = std::make_shared<std::optional<Matrices>>();
   for (const Product& product : kProducts) {
     for (const Step& step : kSteps) {
-      if (!step.of_all && product.matrix != std::string_view("gate_up")) continue;
+      if (!step.of_all && product.matrix != step.matrix) continue;
       if (step.can_run != nullptr && !step.can_run()) continue;
       program.add(fmt::format("matmul/shape:{}/matrix:{}/step:{}", product.shape, product.matrix,
                               step.name),

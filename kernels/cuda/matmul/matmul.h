@@ -81,6 +81,8 @@ void matmul_split(int pieces, ConstDeviceRows x, const CudaMatrix& weight, Devic
 // y: [pieces T, N], each has rows of its own, and their sum has other bits than without pieces.
 void matmul_split_parts(int pieces, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                         cudaStream_t stream);
+// y: [T, N] = the sum of parts: [pieces T, N], piece by piece.
+void add_parts(ConstDeviceRows parts, DeviceRows y, cudaStream_t stream);
 
 // The pipeline for many rows, with products of four warps at a time. A lesson: the engine does not
 // call it. The bits are those of the pipeline if the tensor cores add equally in both instructions:

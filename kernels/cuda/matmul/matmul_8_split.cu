@@ -5,8 +5,8 @@
 // block. So every number of pieces gives the bits of a single block, which are those of the
 // pipeline.
 //
-// add_part_kernel does not wait. Then the bits depend on which block comes first or, if parts are
-// added later, on the number of pieces.
+// add_part_kernel does not wait. Then the bits depend on which block comes first or, if
+// add_parts_kernel adds parts later, on the number of pieces.
 //
 // A lesson: a warp loads its operands from global memory and waits for them, as in matmul_5_mma.cu.
 #include "kernels/cpu/require.h"
@@ -126,6 +126,14 @@ __global__ void add_part_kernel(ConstDeviceRows x, Weights<Bf16> weight, DeviceR
   const DeviceRows part = {row_of(y, mine * x.rows % y.rows), x.rows, y.width, y.stride};
   piece.for_elements(part, piece.add({}), [](float& to, float sum) { atomicAdd(&to, sum); });
 }
+__global__ void add_parts_kernel(ConstDeviceRows parts, DeviceRows y) {
+  const int n = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+  const int t = static_cast<int>(blockIdx.y);
+  if (n >= y.width) return;
+  float sum = row_of(parts, t)[n];
+  for (int part = t + y.rows; part < parts.rows; part += y.rows) sum += row_of(parts, part)[n];
+  row_of(y, t)[n] = sum;
+}
 // [end snippet add-part]
 
 template <typename Kernel>
@@ -152,6 +160,12 @@ void matmul_split(int pieces, ConstDeviceRows x, const CudaMatrix& weight, Devic
 void matmul_split_parts(int pieces, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,
                         cudaStream_t stream) {
   launch_pieces(add_part_kernel, pieces, x, weight, y, stream);
+}
+
+void add_parts(ConstDeviceRows parts, DeviceRows y, cudaStream_t stream) {
+  constexpr int kThreads = 128;
+  launch(add_parts_kernel, dim3(blocks_for(y.width, kThreads), y.rows), kThreads, 0, stream, parts,
+         y);
 }
 
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD
