@@ -2,13 +2,13 @@
 """How long a pass of Llama 3.2 should take on an H100, before any GPU has run it: a model of each kernel, by the clocks of
 its machine code, the bytes that it moves, and times assumed for what no listing shows.
 
-    python3 docs/experiments/predicted.py     prints passes and gains
+    python3 docs/experiments/predicted.py     prints all tables, and what a norm within qkv would take
 
-tables.py puts the tables into docs/kernels/6_a_gpu_of_your_own.md.
+tables.py puts the tables into docs/kernels/6_a_gpu_of_your_own.md, with what cuda.json has of a GPU in the last columns.
 """
 import math
 
-from table_text import Tables, number
+from table_text import Results, Tables, number
 
 TABLES = Tables("predicted-")
 # Assumed: clocks per microsecond; bytes per microsecond from memory and from L2.
@@ -143,45 +143,73 @@ def gain(spec_length, alpha, now):
     return tokens * a_pass("3B", 1, now) / (spec_length * draft + 25 + a_pass("3B", spec_length + 1, now) + 12)
 
 
+def norm_in_qkv(name, rows):
+    """Microseconds of the norm and qkv, and of qkv if its blocks computed the norm, for which each reads all rows from L2
+    (assumed: 300 clocks, or 64 bytes per clock): its weights then travel behind a product, not behind the norm."""
+    now, (_, d_model, q_width, kv_width, _, _) = layer(name, rows, True), MODELS[name]
+    reading = max(300, 4 * rows * d_model / 64) / CLOCKS
+    return now["norm"] + now["qkv"], product(d_model, q_width + 2 * kv_width, rows, 0.5, True) + ROPE_AT_THE_END + reading
+
+
+# What a kernel of a layer is in cuda_benchmark, where each runs alone.
+MEASURED = {"norm": {"benchmark": "rms_norm", "step": "engine"}, "add, norm": {"benchmark": "add_rms_norm", "step": "engine"},
+            "attention": {"benchmark": "attention", "step": "engine", "context": CONTEXT},
+            **{matrix: {"benchmark": "matmul", "step": "engine", "matrix": matrix}
+               for matrix in ("qkv", "o_proj", "gate_up", "down_proj")}}
+PASS = {"benchmark": "forward", "gemm": "invariant", "context": CONTEXT}
+
+
+def measured(results, name, wanted):
+    """M -> seconds, by cuda.json."""
+    entries = results.data["benchmarks"] if results.data else []
+    return {e["M"]: e["seconds"] for e in entries if "error" not in e
+            and all(e.get(key) == value for key, value in {**wanted, "shape": name.lower()}.items())}
+
+
 @TABLES
-def kernels(_):
+def kernels(results):
     """Microseconds of each kernel of a layer."""
     rows = []
     for name in MODELS:
         for kernel in KERNELS:
             times = [number(layer(name, m, now)[kernel], 1) for m in (1, 6, 16) for now in (False, True)]
-            rows.append([name, kernel, *times, ""])
+            found = measured(results, name, MEASURED[kernel]) if kernel in MEASURED else {}
+            rows.append([name, kernel, *times, ", ".join(number(1e6 * found[m], 1) for m in (1, 6, 16) if m in found)])
     return "model|kernel|M = 1, before|M = 1|M = 6, before|M = 6|M = 16, before|M = 16|measured", rows
 
 
 @TABLES
-def passes(_):
+def passes(results):
     rows = []
     for name in MODELS:
         for now in (False, True):
-            one = a_pass(name, 1, now)
+            one, found = a_pass(name, 1, now), measured(results, name, PASS) if now else {}
+            cells = [number(1000 * found[1]), number(1e6 * found[1] / (bytes_of(name) / 3.35e6))] if 1 in found else []
+            cells += [number(found[m] / found[1]) for m in (6, 16) if cells and m in found]
             rows.append([name, "now" if now else "before", number(one / 1000), number(one / (bytes_of(name) / 3.35e6)),
-                         *(number(a_pass(name, m, now) / one) for m in (6, 16)), ""])
+                         *(number(a_pass(name, m, now) / one) for m in (6, 16)), ", ".join(cells)])
     return "model||a pass of one row, ms|as a multiple of its bytes at 3.35 TB/s|T(6)/T(1)|T(16)/T(1)|measured", rows
 
 
 @TABLES
-def prefills(_):
+def prefills(results):
     """In milliseconds."""
     rows = []
     for name in MODELS:
         *parts, best = (time / 1000 for time in prefill(name))
         times = (*parts, sum(parts), by_warpgroups(name) / 1000, best)
-        rows.append([name, *(number(time, 1) for time in times), ""])
+        found = measured(results, name, PASS).get(PROMPT)
+        rows.append([name, *(number(time, 1) for time in times), number(1000 * found, 1) if found else ""])
     return ("model|products|attention|the rest|together|products by step 9|products at the data sheet's rate|measured",
             rows)
 
 
 @TABLES
 def gains(_):
-    return ("K|before|now|measured",
-            [[str(k), *(number(gain(k, 0.8, now)) for now in (False, True)), ""] for k in (1, 2, 3, 5)])
+    return "K|before|now", [[str(k), *(number(gain(k, 0.8, now)) for now in (False, True))] for k in (1, 2, 3, 5)]
 
 
 if __name__ == "__main__":
-    print("\n".join(TABLES[name](None) for name in TABLES))
+    print("\n".join(TABLES[name](Results(None, False)) for name in TABLES))
+    for M in (1, 6):
+        print(f"3B, M = {M}: norm and qkv {{0:.1f}}, in one kernel {{1:.1f}}".format(*norm_in_qkv("3B", M)))

@@ -49,7 +49,6 @@ BLOCK = re.compile(r"(?P<head>^(?P<quote>(?:> )?)<!-- table: (?P<name>[\w-]+) --
 # What was measured -> the tables that are made from it, and what reads it.
 SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "exact.py": (exact.TABLES, None),
-           "predicted.py": (predicted.TABLES, None),
            "results.json": (theory_tables.TABLES, theory_tables.Theory),
            "adaptive.json": (adaptive_tables.TABLES, dict),
            "trees.json": (trees_tables.TABLES, dict),
@@ -59,7 +58,7 @@ SOURCES = {"rules.json": (rules_tables.TABLES, dict),
            "formats.json": (formats_tables.TABLES, Results),
            "batch.json": (batch_tables.TABLES, batch_tables.Batches),
            "bench.json": (bench_tables.TABLES, lambda data: bench_tables.Benchmarks(data, bench.is_stale(data))),
-           "cuda.json": (cuda_tables.TABLES, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),
+           "cuda.json": ({**cuda_tables.TABLES, **predicted.TABLES}, lambda data: cuda_tables.Measured(data, data and run.is_stale("cuda.json", data))),
            "gpu_check.json": (gpu_tables.TABLES, lambda data: Results(data, data and run.is_stale("cuda.json", data))),
            "peers.json": (peers_tables.TABLES, lambda data: Results(data, data and run.is_stale("peers.json", data))),
            "real.json": (real_tables.TABLES, lambda data: data)}

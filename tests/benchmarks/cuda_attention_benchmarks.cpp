@@ -48,24 +48,24 @@ void by_pieces(const Attention& a, int rows, int copy) {
 struct Step {
   const char* name;
   Attend attend;
-  int longest = 1 << 15;  // context
+  int shortest, longest;  // context
 };
-constexpr Step kSteps[] = {{"engine", by_pieces<attention>},  // step 4
-                           {"3_grouped", by<grouped>, 4096},
-                           {"2_warp", by<attention_warp>, 4096},
-                           {"1_naive", by<attention_naive>, 256}};
+constexpr Step kSteps[] = {{"engine", by_pieces<attention>, 64, 1 << 15},  // step 4
+                           {"3_grouped", by<grouped>, 256, 4096},
+                           {"2_warp", by<attention_warp>, 256, 4096},
+                           {"1_naive", by<attention_naive>, 256, 256}};
 
 }  // namespace
 
 // Rival: plain, the same step at M = 1.
 void add_attention_benchmarks(KernelProgram& program, Backend& backend) {
   for (const auto& [shape, heads] : {std::pair("1b", kHeads1b), {"3b", kHeads3b}}) {
-    for (const int context : {256, 4096, 32'768}) {
+    for (const int context : {64, 256, 4096, 32'768}) {
       for (const Step& step : kSteps) {
-        if (context > step.longest) continue;
+        if (context < step.shortest || context > step.longest) continue;
         program.add(
             fmt::format("attention/shape:{}/context:{}/step:{}", shape, context, step.name),
-            {1, 6, 64}, [&backend, heads = heads, context, step](int rows) {
+            {1, 6, 16, 64}, [&backend, heads = heads, context, step](int rows) {
               const auto attention = std::make_shared<Attention>(backend, heads, context, rows);
               const auto job = [attention, step](int m) {
                 return [attention, step, m](int copy) { step.attend(*attention, m, copy); };

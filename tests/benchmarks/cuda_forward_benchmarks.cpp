@@ -65,7 +65,7 @@ struct Setting {
 std::vector<Setting> settings() {
   std::vector<Setting> all;
   for (const char* shape : {"3b", "1b"}) {
-    all.push_back({shape, "invariant", Gemm::kInvariant, 64, {1, 2, 4, 6, 8, 512}});
+    all.push_back({shape, "invariant", Gemm::kInvariant, 64, {1, 2, 4, 6, 8, 16, 512}});
     all.push_back({shape, "invariant", Gemm::kInvariant, 4096, {1, 6}});
     all.push_back({shape, "cublas", Gemm::kCublas, 64, {1, 6, 512}});
   }

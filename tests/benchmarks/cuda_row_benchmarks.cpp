@@ -111,7 +111,7 @@ void add_row_benchmarks(KernelProgram& program, Backend& backend) {
       };
       program.add(fmt::format("{}/shape:{}/width:{}/step:{}", kernel.name, shape.name, kernel.width,
                               kernel.step),
-                  {1, 6, 512}, make);
+                  {1, 6, 16, 512}, make);
     }
   }
 }

@@ -15,6 +15,7 @@ sys.path[:0] = [str(DOCS / "experiments"), str(DOCS / "figures")]
 import bench  # noqa: E402
 import cuda_bench  # noqa: E402
 import cuda_tables  # noqa: E402
+import predicted  # noqa: E402
 import run  # noqa: E402
 import tables  # noqa: E402
 
@@ -86,6 +87,28 @@ class Tables(unittest.TestCase):
         for (name, part, row), cells in found.items():
             self.assertEqual(rows(f"cuda-{name}", part)[row][:len(cells)], cells, (name, part, row))
         self.assertEqual([len(rows("cuda-products", part)) for part in range(6)], [5, 4, 3, 3, 3, 3])
+
+    def test_predictions_have_what_was_measured_beside_them(self):
+        def last(name, *beginning, data):
+            lines = [[cell.strip() for cell in line.strip("|").split("|")]
+                     for line in predicted.TABLES[f"predicted-{name}"](cuda_tables.Measured(data, False)).splitlines()]
+            return next(cells[-1] for cells in lines if cells[:len(beginning)] == list(beginning))
+
+        def entries(benchmark, seconds, **setting):
+            return [{"benchmark": benchmark, "shape": "3b", "M": M, "seconds": s, **setting} for M, s in seconds.items()]
+        one = {**sample(), "benchmarks": [
+            *entries("forward", {1: 2.5e-3, 6: 2.6e-3, 16: 3e-3, 512: 0.021}, gemm="invariant", context=64),
+            *entries("forward", {1: 1, 6: 1}, gemm="cublas", context=64), *entries("forward", {1: 1}, gemm="invariant", context=4096),
+            *entries("matmul", {1: 1e-5, 6: 1.1e-5, 16: 1.6e-5}, step="engine", matrix="qkv"),
+            *entries("matmul", {1: 1}, step="5_mma", matrix="qkv"), *entries("attention", {1: 5e-6}, step="engine", context=64),
+            *entries("rms_norm", {1: 2e-6}, step="engine"), {**entries("rms_norm", {6: 1}, step="engine")[0], "error": "lost"}]}
+        for name, beginning, cell in (
+                ("kernels", ["3B", "qkv"], "10.0, 11.0, 16.0"), ("kernels", ["3B", "attention"], "5.0"),
+                ("kernels", ["3B", "norm"], "2.0"), ("kernels", ["3B", "rope, store"], ""), ("kernels", ["1B", "qkv"], ""),
+                ("passes", ["3B", "now"], "2.50, 1.30, 1.04, 1.20"), ("passes", ["3B", "before"], ""),
+                ("prefills", ["3B"], "21.0"), ("prefills", ["1B"], "")):
+            self.assertEqual(last(name, *beginning, data=one), cell, (name, beginning))
+            self.assertEqual(last(name, *beginning, data=None), "")
 
     def test_a_number_of_rows_that_one_step_lacks_stays_empty(self):
         data = sample()
