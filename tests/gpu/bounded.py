@@ -21,6 +21,7 @@ class Job(typing.NamedTuple):
     most: float            # seconds
     says: str = ""         # what its output must match to count as passed
     environment: dict = {}
+    never: str = ""        # what its output must not match
 
 
 class Step(typing.NamedTuple):
@@ -97,8 +98,11 @@ class Bounded:
         if code is None:
             verdict, why = ("FAIL", f"no end after {job.most:g} s") if job.most <= end - begun else ("LATE", "ended")
         else:
-            missing = code == 0 and job.says and not re.search(job.says, output)
-            verdict, why = "FAIL" if code or missing else "PASS", f"it does not say {job.says!r}" if missing else why
+            if code == 0 and job.says and not re.search(job.says, output):
+                why = f"it does not say {job.says!r}"
+            if code == 0 and job.never and (found := re.search(job.never, output)):
+                why = f"it says {found[0]!r}"
+            verdict = "FAIL" if why else "PASS"
         result = Result(job.name, verdict, round(seconds, 1), why, output)
         self.note(result, pathlib.Path(log))
         return result

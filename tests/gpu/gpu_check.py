@@ -117,7 +117,8 @@ class Report:
         self.rows.append((step, verdict, seconds, results))
         self.found["steps"].append({"step": step.name, "verdict": verdict, "seconds": round(seconds, 1), "jobs": [
             {"job": r.name, "verdict": r.verdict, "seconds": r.seconds, **({"why": r.why} if r.why else {})} for r in results]})
-        self.found["experiments"] += experiments(results)
+        if step.name == "tests":
+            self.found["experiments"] = experiments(results)
         if step.name == "tokens per second":
             self.found["tokens_per_second"] = tokens_per_second(results)
         self.file.write_text(run.dump(self.found), encoding="utf-8")
@@ -143,7 +144,8 @@ def check(options, folder):
     """Runs all steps; whether all passed."""
     clock = bounded.Bounded(options.budget, options.out)
     build, about = (options.build.resolve(), {}) if options.build else unpacked(options.pack, folder)
-    place = gpu_steps.Place(build, options.device)
+    capability = output("nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader").split("\n")[0]
+    place = gpu_steps.Place(build, options.device, float(capability or 0))
     os.environ.update(gpu_steps.environment(place, library_folders(folder), tools_folders()))
     report = Report(options.out / "gpu_check.json", about, place)
     wrong = [bounded.Result(words, "FAIL") for words in problems(place, about)]

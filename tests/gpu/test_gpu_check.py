@@ -151,8 +151,13 @@ class Check(Folder):
             self.script(f"pack/build/tests/bin/{test}_gpu", "#!/bin/sh\ntest \"$SPECDEC_REQUIRE_GPU\" = 1\n")
         self.script("tools/compute-sanitizer", SANITIZER)
         self.script("tools/ncu", "#!/bin/sh\necho Duration usecond 12\n")
-        self.script("tools/nvidia-smi", "#!/bin/sh\necho Some GPU, 9.0, 580.1, 80000 MiB\n")
+        self.gpu("9.0")
         self.out = self.folder / "out"
+
+    def gpu(self, capability):
+        self.script("tools/nvidia-smi", f"""#!/bin/sh
+case "$*" in *name*) echo Some GPU, {capability}, 580.1, 80000 MiB ;; *) echo {capability} ;; esac
+""")
 
     def check(self, *words):
         """(exit code, what it prints, its results, step -> verdict)"""
@@ -198,6 +203,16 @@ class Check(Folder):
         self.assertIn(f"\n{finding}\n", text)
         self.assertIn("[  FAILED  ] Case.Of", text)
         self.assertIn("; matmul_kernel_test (exit code 1)\n", text)
+
+    def test_nothing_is_skipped_where_all_can_run(self):
+        self.script("pack/build/tests/bin/tma_kernel_test_gpu", "#!/bin/sh\necho '[  SKIPPED ] TmaKernel.HasBits (0 ms)'\n")
+        for capability, verdict in (("9.0", "FAIL"), ("10.3", "FAIL"), ("8.9", "PASS")):
+            self.gpu(capability)
+            _, text, results, _ = self.check("--only", "^tests")
+            jobs = {job["job"]: job for step in results["steps"] for job in step["jobs"]}
+            self.assertEqual(jobs["tma_kernel_test"]["verdict"], verdict, text)
+            if verdict == "FAIL":
+                self.assertIn("SKIPPED", jobs["tma_kernel_test"]["why"])
 
     def test_what_hangs_ends_with_the_budget(self):
         self.script("pack/build/tests/bin/engine_kernel_test_gpu", "#!/bin/sh\nsleep 300\n")
