@@ -131,7 +131,7 @@ def rows(results):
     for y, (name, *style) in zip((110, 150), styles):
         p.legend(586, y, [style])
         p.note(600, y + 19, size(results[name]), 11)
-    p.note(60, 420, "Flat: rows are free, the weights are what is waited for. Along the dashes: each row costs a pass.")
+    p.note(60, 420, "Flat: rows are free, the pass waits for the weights. Along the dashes: each row costs a pass.")
     return p
 
 

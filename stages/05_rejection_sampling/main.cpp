@@ -36,6 +36,6 @@ int run(const RunOptions& options) {
 }  // namespace specdec
 
 int main(int argc, char** argv) {
-  return specdec::stage_main(5, "Speculative sampling: the target's law, in fewer passes.", argc,
+  return specdec::stage_main(5, "Speculative sampling: the target's distribution, in fewer passes.", argc,
                              argv, specdec::run, specdec::sampling_listings());
 }
