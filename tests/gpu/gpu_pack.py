@@ -9,6 +9,7 @@ tracked files must be at most MIB mebibytes (64) together, so that they can be c
 import argparse
 import io
 import json
+import lzma
 import pathlib
 import re
 import subprocess
@@ -23,6 +24,8 @@ import tool  # noqa: E402
 
 # What every machine has, and what is larger than all the rest.
 LEFT_THERE = re.compile(r"(lib(c|m|gcc_s|stdc\+\+|pthread|dl|rt|cublas|cublasLt)|ld-linux-x86-64)\.so")
+# The programs are larger together than xz's own window, and much of them is equal.
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 9, "dict_size": 2**28}]
 FLAGS_OF = ("/common/llama.cpp", "cuda/matmul/matmul_1_naive.cu")  # what run.build_of() and cuda_bench.py look up
 
 
@@ -33,8 +36,8 @@ def build(options):
 
 
 def programs(folder):
-    """What gpu_check.py runs, as paths from the build."""
-    found = [*folder.glob("bin/[01][0-9]_*"), *folder.glob("tests/bin/*_test_gpu"), *folder.glob("bin/bench/cuda_benchmark")]
+    """What gpu_check.py runs, as paths from the build: not stage 0, which has no models."""
+    found = [*(file for file in folder.glob("bin/[01][0-9]_*") if not file.name.startswith("00_")), *folder.glob("tests/bin/*_test_gpu"), *folder.glob("bin/bench/cuda_benchmark")]
     if len({file.parent for file in found}) < 3:
         raise tool.Trouble(f"{folder} lacks programs, tests or the benchmark: was it built with nvcc?")
     return sorted(file.relative_to(folder).as_posix() for file in found)
@@ -69,7 +72,8 @@ def add_text(pack, name, value):
 def write(options):
     """The pack: programs without symbols, libraries, and what it was made from."""
     names = programs(options.build)
-    with tarfile.open(options.out, "w:xz", preset=9) as pack, tempfile.TemporaryDirectory() as folder:
+    with lzma.open(options.out, "w", filters=FILTERS) as file, tarfile.open(fileobj=file, mode="w") as pack, \
+         tempfile.TemporaryDirectory() as folder:
         for name in names:
             stripped = pathlib.Path(folder) / pathlib.Path(name).name
             subprocess.run(["strip", "-o", stripped, options.build / name], check=True)
