@@ -92,8 +92,8 @@ SHARED_LOAD = re.compile(r"\bLDS(\.\w+)*\s+R(\d+),")
 # Attention on an H100: the part of a kernel's name, and for the number of queries of a warp the most clocks (clocks.py)
 # for four products of a score, and for one position's values. Before loads were made together, one query took 57 and 74
 # of a float32 cache with heads of 128, and five took 80 and 250.
-ATTENTION = [("attention_piece_kernelILb1ELi2Ef", {1: (14, 13), 3: (42, 36), 6: (62, 59)}),
-             ("attention_piece_kernelILb1ELi4Ef", {1: (14, 13), 2: (28, 24), 5: (60, 54)}),
+ATTENTION = [("attention_piece_kernelILb1ELi2Ef", {1: (13.2, 12), 3: (42, 36), 6: (62, 59)}),
+             ("attention_piece_kernelILb1ELi4Ef", {1: (13.2, 12.1), 2: (28, 24), 5: (60, 54)}),
              ("attention_piece_kernelILb1ELi2ENS_8BFloat16E", {1: (21, 17), 3: (51, 39), 6: (69, 62)}),
              ("attention_piece_kernelILb1ELi4ENS_8BFloat16E", {1: (21, 21), 2: (31, 32), 5: (63, 74)})]
 REGISTER = re.compile(r"\bR(\d+)\b")
