@@ -81,13 +81,15 @@ def norms(results):
 def products(results):
     ladder, engine = results.of("matmul", matrix="gate_up"), results.of("matmul", step="engine")
     large = [e for e in ladder if e["step"] not in ("1_naive", "2_warp", "3_vector") and e["M"] >= 64]
+    split = [e for e in results.of("matmul", matrix="down_proj") if e["step"].startswith("8_")]
     every = ["shape", "matrix"]
     return [("The ladder on gate and up. " + SHARE, ladder, ["shape", "step"], micros),
             ("The same, Tflop/s.", large, ["shape", "step"], lambda e: number(e["flops_per_second"] / 1e12, 1)),
             ("The engine's product on every matrix. " + SHARE, engine, every, micros),
             ("Its time over cuBLAS': below 1 it is faster.", engine, every, ratio("over_cublas")),
             ("T(M)/T(1).", engine, every, ratio("over_plain")),
-            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), every, ratio("over_plain"))]
+            ("T(M)/T(1) without tensor cores.", results.of("matmul", step="4_rows"), every, ratio("over_plain")),
+            ("Step 8 in its three ways, four blocks to a sum, on down_proj. " + SHARE, split, ["shape", "step"], micros)]
 
 
 @table("attention")

@@ -166,6 +166,10 @@ def measured(results, name, wanted):
             and all(e.get(key) == value for key, value in {**wanted, "shape": name.lower()}.items())}
 
 
+def heads(words, results):
+    return f"{words}|measured{' before the last changes of the sources' * bool(results.data and results.stale)}"
+
+
 @TABLES
 def kernels(results):
     """Microseconds of each kernel of a layer."""
@@ -175,7 +179,7 @@ def kernels(results):
             times = [number(layer(name, m, now)[kernel], 1) for m in (1, 6, 16) for now in (False, True)]
             found = measured(results, name, MEASURED[kernel]) if kernel in MEASURED else {}
             rows.append([name, kernel, *times, ", ".join(number(1e6 * found[m], 1) for m in (1, 6, 16) if m in found)])
-    return "model|kernel|M = 1, before|M = 1|M = 6, before|M = 6|M = 16, before|M = 16|measured", rows
+    return heads("model|kernel|M = 1, before|M = 1|M = 6, before|M = 6|M = 16, before|M = 16", results), rows
 
 
 @TABLES
@@ -188,7 +192,7 @@ def passes(results):
             cells += [number(found[m] / found[1]) for m in (6, 16) if cells and m in found]
             rows.append([name, "now" if now else "before", number(one / 1000), number(one / (bytes_of(name) / 3.35e6)),
                          *(number(a_pass(name, m, now) / one) for m in (6, 16)), ", ".join(cells)])
-    return "model||a pass of one row, ms|as a multiple of its bytes at 3.35 TB/s|T(6)/T(1)|T(16)/T(1)|measured", rows
+    return heads("model||a pass of one row, ms|as a multiple of its bytes at 3.35 TB/s|T(6)/T(1)|T(16)/T(1)", results), rows
 
 
 @TABLES
@@ -200,8 +204,7 @@ def prefills(results):
         times = (*parts, sum(parts), by_warpgroups(name) / 1000, best)
         found = measured(results, name, PASS).get(PROMPT)
         rows.append([name, *(number(time, 1) for time in times), number(1000 * found, 1) if found else ""])
-    return ("model|products|attention|the rest|together|products by step 9|products at the data sheet's rate|measured",
-            rows)
+    return heads("model|products|attention|the rest|together|products by step 9|products at the data sheet's rate", results), rows
 
 
 @TABLES

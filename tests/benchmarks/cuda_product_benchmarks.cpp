@@ -112,10 +112,10 @@ constexpr Step kSteps[] = {
     {"4_rows", by<matmul_rows>, true},
     {"5_mma", by<matmul_mma>},
     {"7_tma", by<matmul_tma>, false, false, can_run_matmul_tma},
-    {"9_warpgroup", by<matmul_warpgroup>, false, false, can_run_matmul_warpgroup},
     {"8_handed_over", handed_over, false, true, can_run_matmul_split, "down_proj"},
     {"8_atomic", added_atomically, false, true, can_run_matmul_split, "down_proj"},
     {"8_later", added_later, false, true, can_run_matmul_split, "down_proj"},
+    {"9_warpgroup", by<matmul_warpgroup>, false, false, can_run_matmul_warpgroup},
     {"3_vector", by<matmul_vector>, false, true},
     {"2_warp", by<matmul_warp>, false, true},
     {"1_naive", by<matmul_naive>, false, true}};

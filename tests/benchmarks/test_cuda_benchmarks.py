@@ -25,7 +25,7 @@ NAMES = [
     "rms_norm/shape:1b/width:2048/step:1_naive", "rms_norm/shape:1b/width:2048/step:engine",
     "rope_store_kv/shape:3b/width:3072/step:engine",
     *(f"matmul/shape:1b/matrix:{matrix}/step:{step}" for matrix in ("gate_up", "qkv")
-      for step in ("engine", "4_rows", "cublas", "2_warp")),
+      for step in ("engine", "4_rows", "cublas", "2_warp")), "matmul/shape:1b/matrix:down_proj/step:8_later",
     "attention/shape:3b/context:4096/step:1_naive", "attention/shape:3b/context:4096/step:engine",
     "argmax/step:2_block", "choose/from:top_p_0.9", "judge/from:all",
     "forward/shape:1b/gemm:invariant/context:64", "forward/shape:1b/gemm:plain/context:64"]
@@ -77,6 +77,7 @@ class Tables(unittest.TestCase):
                  ("products", 1, 0): ["shape", "step", "M = 64"], ("products", 1, 3): ["1b", "cublas", "250.0"],
                  ("products", 2, 2): ["1b", "qkv"], ("products", 3, 1): ["1b", "gate_up", "0.80", "0.80", "0.80"],
                  ("products", 4, 2): ["1b", "qkv", "1.01", "1.06", "1.64"],
+                 ("products", 6, 1): ["1b", "8_later", "10.0 (0.50)"],
                  ("attention", 0, 1): ["3b", "4096", "1_naive", "10.0 (0.50)"],
                  ("attention", 1, 1): ["3b", "4096", "1.01", "1.06", "1.64"],
                  ("sampling", 0, 1): ["2_block", "10.0 (0.50)"], ("sampling", 1, 1): ["choose", "top_p_0.9"],
@@ -86,7 +87,7 @@ class Tables(unittest.TestCase):
                  ("forward", 2, 2): ["1b", "plain", "64", "0.90", "0.90", "0.90"]}
         for (name, part, row), cells in found.items():
             self.assertEqual(rows(f"cuda-{name}", part)[row][:len(cells)], cells, (name, part, row))
-        self.assertEqual([len(rows("cuda-products", part)) for part in range(6)], [5, 4, 3, 3, 3, 3])
+        self.assertEqual([len(rows("cuda-products", part)) for part in range(7)], [5, 4, 3, 3, 3, 3, 2])
 
     def test_predictions_have_what_was_measured_beside_them(self):
         def last(name, *beginning, data):
@@ -109,6 +110,8 @@ class Tables(unittest.TestCase):
                 ("prefills", ["3B"], "21.0"), ("prefills", ["1B"], "")):
             self.assertEqual(last(name, *beginning, data=one), cell, (name, beginning))
             self.assertEqual(last(name, *beginning, data=None), "")
+        old = predicted.TABLES["predicted-passes"](cuda_tables.Measured(one, True))
+        self.assertIn("| measured before the last changes of the sources |", old)
 
     def test_a_number_of_rows_that_one_step_lacks_stays_empty(self):
         data = sample()

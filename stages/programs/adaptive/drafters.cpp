@@ -164,8 +164,7 @@ void check_text_is_its_own(const SpeculationOptions& speculation, std::string_vi
   if (!is_lenient && (own_tokens || temperature == 0)) return;
   fail(
       "{} {}: with {} a request's text would depend on its neighbours, because this rule emits "
-      "other "
-      "tokens for other drafts; {}, or {}",
+      "other tokens for other drafts; {}, or {}",
       is_lenient ? "--lenience" : "--temperature", is_lenient ? speculation.lenience : temperature,
       with, is_lenient ? "use 1" : "use 0, or sample-and-match or coupled acceptance", otherwise);
 }

@@ -4,6 +4,7 @@
 
 #include "common/base/check.h"
 #include "common/base/error.h"
+#include "kernels/int_size.h"
 #include "stages/programs/run/options.h"
 
 namespace specdec {
