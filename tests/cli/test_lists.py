@@ -70,7 +70,7 @@ class ListsTest(ProgramTest):
         for name in listed(SELF, "--self-draft"):
             self.assertTrue(any(f"--self-draft {name}" in text for text in chapters), name)
         chapter = " ".join((ROOT / "docs/08_token_trees/README.md").read_text(encoding="utf-8").split())
-        self.assertEqual(re.findall(r"`([^`]+)`", chapter.split("Shapes are ")[1].split(".")[0]), list(listed(TREES, "--tree")))
+        self.assertEqual(re.findall(r"`([^`]+)`", chapter.split("explains the shapes ")[1].split(".")[0]), list(listed(TREES, "--tree")))
         texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs/07_adaptive_drafting").glob("*.md")]
         for name in (*listed(ADAPTIVE, "--draft-length"), *set(listed(ADAPTIVE, "--draft-kind")) - drafters):
             self.assertTrue(any(re.search(rf"`[^`\n]*\b{name}\b[^`\n]*`", text) for text in texts), name)

@@ -81,7 +81,7 @@ TEST(BatchSessionTest, ServesWhateverFitsItsOptionsAndRefusesTheRestOneByOne) {
                "--spec-length 5: this engine has room for 0 to 4");
   EXPECT_ERROR(engine.add_request(request_of(30, 11, 4)),
                "the request caches up to 44 tokens, and this engine has memory for requests of 40: "
-               "raise --max-context or reduce --max-new-tokens");
+               "reduce --max-new-tokens or shorten the prompt");
   std::vector<RequestId> ids;
   for (int i = 0; i < 3; i++) ids.push_back(engine.add_request(request_of(30, 7, 4)));
   for (int i = 0; i < 3; i++) ids.push_back(engine.add_request(request_of(3, 35, 2, 40)));
