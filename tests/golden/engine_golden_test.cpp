@@ -35,7 +35,10 @@ TEST_P(EngineGoldenTest, AgreesInEverything) {
 }
 
 std::string name_of_case(const ::testing::TestParamInfo<Case>& param) {
-  return std::get<0>(param.param) + (std::get<1>(param.param) == 0 ? "_contiguous" : "_paged");
+  const auto& [name, page_size, kv_type, weights] = param.param;
+  const std::string of_weights[] = {"", "_int8", "_q4"};
+  return name + (page_size == kNoPages ? "_contiguous" : "_paged") +
+         of_weights[static_cast<int>(weights)];
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -58,18 +61,12 @@ INSTANTIATE_TEST_SUITE_P(ACacheOfBF16, EngineGoldenTest,
 
 // What a product of rounded weights must be is held against plain.cpp bit for bit
 // (tests/unit/kernels/cpu/); here, how far rounding takes a model from itself.
-INSTANTIATE_TEST_SUITE_P(WeightsOfInt8, EngineGoldenTest,
-                         ::testing::Combine(::testing::Values("target"),
-                                            ::testing::Values(kNoPages),
-                                            ::testing::Values(KvType::kF32),
-                                            ::testing::Values(WeightFormat::kInt8)),
-                         name_of_case);
-INSTANTIATE_TEST_SUITE_P(WeightsOfFourBits, EngineGoldenTest,
-                         ::testing::Combine(::testing::Values("target"),
-                                            ::testing::Values(kNoPages),
-                                            ::testing::Values(KvType::kF32),
-                                            ::testing::Values(WeightFormat::kQ4)),
-                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(
+    RoundedWeights, EngineGoldenTest,
+    ::testing::Combine(::testing::Values("target"), ::testing::Values(kNoPages),
+                       ::testing::Values(KvType::kF32),
+                       ::testing::Values(WeightFormat::kInt8, WeightFormat::kQ4)),
+    name_of_case);
 
 }  // namespace
 }  // namespace specdec
