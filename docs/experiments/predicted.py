@@ -159,11 +159,10 @@ MEASURED = {"norm": {"benchmark": "rms_norm", "step": "engine"}, "add, norm": {"
 PASS = {"benchmark": "forward", "gemm": "invariant", "context": CONTEXT}
 
 
-def measured(results, name, wanted):
+def measured(results, name, benchmark, **wanted):
     """M -> seconds, by cuda.json."""
-    entries = results.data["benchmarks"] if results.data else []
-    return {e["M"]: e["seconds"] for e in entries if "error" not in e
-            and all(e.get(key) == value for key, value in {**wanted, "shape": name.lower()}.items())}
+    found = results.of(benchmark, shape=name.lower(), **wanted) if results.data else []
+    return {e["M"]: e["seconds"] for e in found}
 
 
 def heads(words, results):
@@ -177,7 +176,7 @@ def kernels(results):
     for name in MODELS:
         for kernel in KERNELS:
             times = [number(layer(name, m, now)[kernel], 1) for m in (1, 6, 16) for now in (False, True)]
-            found = measured(results, name, MEASURED[kernel]) if kernel in MEASURED else {}
+            found = measured(results, name, **MEASURED[kernel]) if kernel in MEASURED else {}
             rows.append([name, kernel, *times, ", ".join(number(1e6 * found[m], 1) for m in (1, 6, 16) if m in found)])
     return heads("model|kernel|M = 1, before|M = 1|M = 6, before|M = 6|M = 16, before|M = 16", results), rows
 
@@ -187,7 +186,7 @@ def passes(results):
     rows = []
     for name in MODELS:
         for now in (False, True):
-            one, found = a_pass(name, 1, now), measured(results, name, PASS) if now else {}
+            one, found = a_pass(name, 1, now), measured(results, name, **PASS) if now else {}
             cells = [number(1000 * found[1]), number(1e6 * found[1] / (bytes_of(name) / 3.35e6))] if 1 in found else []
             cells += [number(found[m] / found[1]) for m in (6, 16) if cells and m in found]
             rows.append([name, "now" if now else "before", number(one / 1000), number(one / (bytes_of(name) / 3.35e6)),
@@ -202,7 +201,7 @@ def prefills(results):
     for name in MODELS:
         *parts, best = (time / 1000 for time in prefill(name))
         times = (*parts, sum(parts), by_warpgroups(name) / 1000, best)
-        found = measured(results, name, PASS).get(PROMPT)
+        found = measured(results, name, **PASS).get(PROMPT)
         rows.append([name, *(number(time, 1) for time in times), number(1000 * found, 1) if found else ""])
     return heads("model|products|attention|the rest|together|products by step 9|products at the data sheet's rate", results), rows
 
