@@ -134,7 +134,7 @@ fuzz: setup-full ## run each fuzzer for FUZZ_SECONDS (60), or on FUZZ_RUNS input
 	else echo "Python's fuzzers are left out: they need python3-venv and, the first time, a network; see $(FUZZ_VENV).log"; fi; \
 	tests/fuzz/run_fuzzers $(BUILD)/fuzz/bin $(if $(FUZZ_RUNS),-runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 
-bench: benchmark-programs ## measure this machine in 11 to 14 minutes: build/bench/page.md (let nothing else run)
+bench: benchmark-programs ## measure this machine in 11 to 18 minutes: build/bench/page.md (let nothing else run)
 	@python3 tests/benchmarks/bench.py --build $(BUILD)
 
 bench-full: benchmark-programs ## the same with all settings; takes a few hours

@@ -10,6 +10,7 @@ from table_text import STALE, Entries, Results, Tables, machine, number, numbers
 
 HERE = pathlib.Path(__file__).resolve().parent
 NOTHING = "Not measured.\n"
+LARGEST_SPREAD = 0.10  # of what was steady
 TABLES = table = Tables("bench-", NOTHING)
 SHAPES = {"embedded": "embedded", "14m": "`14m`", "134m": "`134m`", "1b": "`1b`", "3b": "`3b`"}
 DRAFTS = {**SHAPES, "14m_int8": "`14m`, int8 weights", "bigram": "bigram", "lookup": "lookup",
@@ -51,15 +52,38 @@ def over_accounting(entries):
     return sum(s * e["gain_over_accounting"] for s, e in zip(seconds, entries)) / sum(seconds)
 
 
+def doubt(entries, ratio=None):
+    """Behind a number whose setting was not steady: " ±12%", the spread of its time, or of a ratio; of several texts the
+    median one, as in tests/benchmarks/rounds.py."""
+    spreads = [e.get("ratio_spreads", {}).get(ratio, 0) if ratio else e.get("spread", 0) for e in entries]
+    return f" ±{statistics.median(spreads):.0%}" if spreads and statistics.median(spreads) > LARGEST_SPREAD else ""
+
+
+def over_bound(e):
+    return number(e.get("of_bound")) + doubt([e], "of_bound")
+
+
+def rate_of(e):
+    return f"{e['tokens_per_second']:,.0f}" + doubt([e])
+
+
+def gain_of(e):
+    return number(e.get("gain")) + doubt([e], "gain")
+
+
+def speedup_of(entries):
+    return number(entries.speedup()) + doubt(entries, "gain")
+
+
 def quotient(entry):
     """T(M)/T(1): the median of the samples' own quotients, with their number where few samples were kept."""
     samples = entry.get("samples", 3)
     few = f" ({samples:.0f} sample{'s' * (samples > 1)})" if samples < 3 else ""
-    return number(entry["over_plain"]) + few
+    return number(entry["over_plain"]) + doubt([entry], "over_plain") + few
 
 
 def millis(e, digits=2):
-    return number(e["seconds"] * 1e3, digits)
+    return number(e["seconds"] * 1e3, digits) + doubt([e])
 
 
 def gigaflops(e):
@@ -114,9 +138,11 @@ def rounds(benchmarks):
     for name, part in parts.items():
         moved = [f"{value / 1e9:.1f}" for value in (min(part["bandwidths"]), max(part["bandwidths"]))] if part["bandwidths"] else []
         spreads = [e["spread"] for e in part["benchmarks"] if e.get("spread") is not None]
-        rows.append([f"`{name}`", str(part["rounds"]), str(part["thrown_away"]), ", ".join(part["unsteady"]) or "none",
+        unsteady = part["unsteady"]
+        rows.append([f"`{name}`", str(part["rounds"]), str(part["thrown_away"]), str(len(unsteady)) if len(unsteady) > 2 else
+                     ", ".join(unsteady) or "none",
                      f"{max(spreads):.0%}" if spreads else "", " to ".join(moved)])
-    return "program|rounds kept|thrown away|settings left out|largest spread|bandwidth by round, GB/s", rows
+    return "program|rounds kept|thrown away|settings not steady|largest spread|bandwidth by round, GB/s", rows
 
 
 # --- kernels and passes ---
@@ -125,7 +151,7 @@ def rounds(benchmarks):
 def kernels(benchmarks):
     return "matmul|M|ms|GB/s|of the bandwidth|Gflop/s|of the peak|median T(M)/T(1)|over the bound", [
         [name, str(e["M"]), millis(e), number(e["bytes_per_second"] / 1e9, 1), number(e["of_bandwidth"]), gigaflops(e),
-         number(e["of_peak"]), quotient(e), number(e["of_bound"])] for name, e in benchmarks.each("matmul/")]
+         number(e["of_peak"]), quotient(e), over_bound(e)] for name, e in benchmarks.each("matmul/")]
 
 
 @table
@@ -147,7 +173,7 @@ def ladder(benchmarks):
 @table
 def attention(benchmarks):
     return "heads of|M|ms|of the bandwidth|of the peak|over the bound", [
-        [SHAPES[name], str(e["M"]), millis(e, 1), *numbers(e, "of_bandwidth of_peak of_bound")]
+        [SHAPES[name], str(e["M"]), millis(e, 1), *numbers(e, "of_bandwidth of_peak"), over_bound(e)]
         for name, e in benchmarks.each("attention/4096/")]
 
 
@@ -161,7 +187,7 @@ def prefill(benchmarks):
 
 @table
 def load(benchmarks):
-    return "shape|seconds|seconds per gigabyte", [[SHAPES[name], number(e["seconds"]), number(1e9 / e["bytes_per_second"])]
+    return "shape|seconds|seconds per gigabyte", [[SHAPES[name], number(e["seconds"]) + doubt([e]), number(1e9 / e["bytes_per_second"])]
                                                   for name, e in benchmarks.each("load/")]
 
 
@@ -186,7 +212,7 @@ def passes(benchmarks):
     for name in names:
         shape = name.removeprefix("forward/")
         heads += [f"{SHAPES.get(shape, shape)}: ms", "of the bandwidth", "median T(M)/T(1)", "over the bound"]
-    cells = lambda e: [millis(e), number(e["of_bandwidth"]), quotient(e), number(e.get("of_bound"))] if e else [""] * 4
+    cells = lambda e: [millis(e), number(e["of_bandwidth"]), quotient(e), over_bound(e)] if e else [""] * 4
     return "|".join(heads), [[str(M), *(cell for name in names for cell in cells(found.get(name)))]
                              for M, found in sorted(by_rows.items())]
 
@@ -201,7 +227,7 @@ def stages(benchmarks):
     heads = ["stage"]
     for target, draft in pairs:
         heads += [f"{SHAPES[target]} target, {DRAFTS[draft]} draft: tokens/s", "over the stage before"]
-    cells = lambda e: [f"{e['tokens_per_second']:,.0f}", number(e.get("gain"))] if e else ["", ""]
+    cells = lambda e: [rate_of(e), gain_of(e)] if e else ["", ""]
     return "|".join(heads), [[str(stage), *(cell for pair in pairs for cell in cells(found.get((*pair, stage))))]
                              for stage in sorted({e["stage"] for e in entries})]
 
@@ -216,7 +242,7 @@ def speculation(benchmarks):
                 rows.append([SHAPES[target], DRAFTS[draft], f"{T}", str(K), number(mean(entries, "alpha")),
                              number(mean(entries, "c"), 3), number(mean(entries, "v")),
                              *(number(entries.speedup(name)) for name in ("predicted_formula", "predicted_accounting")),
-                             f"**{number(entries.speedup())}**", number(over_accounting(entries))])
+                             f"**{number(entries.speedup())}**" + doubt(entries, "gain"), number(over_accounting(entries))])
     return "target|draft|T|best K|alpha|c|v|by formula|by accounting|measured|measured / accounting", rows
 
 
@@ -278,7 +304,7 @@ def spec_length(benchmarks):
     found = settings(benchmarks, T=0)
     lengths = sorted({K for *_, K in found if isinstance(K, int)}) + sorted({K for *_, K in found if isinstance(K, str)})
     return "|".join(["target", "draft", *(f"K = {K}" for K in lengths)]), [
-        [SHAPES[target], DRAFTS[draft], *(number(found.get((target, draft, 0, K), Entries()).speedup()) for K in lengths)]
+        [SHAPES[target], DRAFTS[draft], *(speedup_of(found.get((target, draft, 0, K), Entries())) for K in lengths)]
         for target, draft in dict.fromkeys(key[:2] for key in found)]
 
 
@@ -288,7 +314,7 @@ def texts(benchmarks):
     best = {pair: {e["text"]: e for e in entries} for pair, (_, entries) in best_settings(benchmarks).items()
             if pair[2] == 0 and len(entries) > 1}
     heads = ["text", *(f"{SHAPES[t]} by {DRAFTS[d]}, K = {best_settings(benchmarks)[t, d, T][0]}" for t, d, T in best)]
-    cell = lambda e: f"{number(e['gain'])} (alpha {number(e['alpha'])})" if e else ""
+    cell = lambda e: f"{gain_of(e)} (alpha {number(e['alpha'])})" if e else ""
     return "|".join(heads), [[kind, *(cell(found.get(kind)) for found in best.values())]
                              for kind in dict.fromkeys(kind for found in best.values() for kind in found)]
 
@@ -297,12 +323,12 @@ def texts(benchmarks):
 def synthetic(benchmarks):
     """Synthetic acceptance: the gain beside the formula's."""
     heads, rows = across(benchmarks.of("synthetic"), ("target", "draft", "asked"), "K",
-                         lambda e: f"{number(e['gain'])} ({number(e['predicted_formula'])})", "K = {}: measured (formula)")
+                         lambda e: f"{gain_of(e)} ({number(e['predicted_formula'])})", "K = {}: measured (formula)")
     return "|".join(["target", "cost of", "synthetic alpha", *heads]), rows
 
 
 @table
 def batch(benchmarks):
     heads, rows = across(benchmarks.of("batch"), ("target", "draft", "B"), "K",
-                         lambda e: number(e["gain"]) if e["K"] else f"{e['tokens_per_second']:,.0f} tokens/s", "K = {}")
+                         lambda e: gain_of(e) if e["K"] else f"{rate_of(e)} tokens/s", "K = {}")
     return "|".join(["target", "draft", "B", *heads]), rows

@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 """Measures the kernels and the programs by turns, and puts what they gave into one file.
 
-    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PART ...] [--rounds N] [--anyway]
+    python3 tests/benchmarks/bench.py [--build DIR] [--full] [--commit] [--only PART ...] [--rounds N]
 
 Each round measures every setting once, so that all numbers of a table come from the same nine rounds. A round in which
-other processes took more than 3% of the processors is thrown away and repeated. A setting whose times differ by more
-than 10% is left out. Where more than one of a part's twenty are such, nothing of this part is written: turns.py and
-rounds.py have the rules.
+other processes took more than 3% of the processors is thrown away and repeated. Where a setting's times differ by more
+than 10%, the tables say by how much: 4.2 ±21%. turns.py and rounds.py have the rules.
 
 Writes build/bench/results.json, and build/bench/page.md: docs/performance.md with the numbers and figures of this
-machine. `--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the
-project itself. Without `--full` a selection that takes 11 to 14 minutes on two quiet cores, and more if rounds
-are repeated. `--only` measures some parts and keeps what the file has of the others, if the sources are the same. Let
-nothing else run.
+machine. Without `--full` a selection that takes 11 to 18 minutes on two cores, and more if rounds are repeated. `--only`
+measures some parts and keeps what the file has of the others, if the sources are the same. Let nothing else run.
 
---anyway lets every round count, prints the tables and writes nothing.
+`--commit` also writes docs/experiments/bench.json, from which `make docs` makes the tables and figures of the project
+itself. It wants a quiet machine: it leaves out settings whose times differ by more than 10%, and where these are more
+than one of a part's twenty, nothing of this part is written.
 """
 import argparse
 import contextlib
@@ -158,7 +157,7 @@ def decoding_sweep(name, options, stack):
 def sweep(parts, options):
     """Part -> a function that returns what its settings gave, all of them by turns, and ends the run where that cannot
     be trusted."""
-    rules = turns.Rules(rounds=options.rounds, strict=not options.anyway)
+    rules = turns.Rules(rounds=options.rounds)
     progress = run.Progress(" and ".join(parts), rules.rounds + 1)
     with contextlib.ExitStack() as stack:
         sweeps = {part: (KernelSweep if part in KERNELS else decoding_sweep)(part, options, stack) for part in parts}
@@ -173,20 +172,24 @@ def sweep(parts, options):
         pids = [pid for sweep in sweeps.values() for pid in getattr(sweep, "pids", [])]
         kept, thrown_away = turns.kept_rounds(one_round, rules, pids)
     about = {part: {"options": "full" if options.full else "a selection", "backend": sweep.device, "rounds": len(kept),
-                    "thrown_away": thrown_away} for part, sweep in sweeps.items()}
+                    "thrown_away": thrown_away, "strict": options.commit} for part, sweep in sweeps.items()}
     return {part: lambda part=part: {**about[part], **part_of(sweeps[part].identities, [found[part] for found in kept],
-                                                              rules.strict)} for part in parts}
+                                                              options.commit)} for part in parts}
 
 
 def part_of(identities, kept, strict):
-    """What the rounds say of a part's settings. kept: of each round, the counters of each setting."""
+    """What the rounds say of a part's settings. kept: of each round, the counters of each setting. strict: without those
+    that were not steady, and nothing at all where these are too many."""
     entries = [{**identity, **rounds.entry_of(counters)} for identity, counters in zip(identities, zip(*kept))]
-    steady, left_out = rounds.steady_entries(entries) if strict else (entries, [])
+    unsteady = [rounds.name_of(setting) for setting in rounds.unsteady(entries)]
     if strict:
-        rounds.refuse_inversions(steady)
+        entries = rounds.steady_entries(entries)
+        rounds.refuse_inversions(entries)
+    else:
+        unsteady += [f"{name} {M}" for name, *rows, _, _ in rounds.inversions(entries) for M in rows]
     bandwidths = [statistics.median(values) for found in kept if
                   (values := [counters[BANDWIDTH] for counters in found if counters.get(BANDWIDTH)])]
-    return {"unsteady": left_out, "benchmarks": steady, "bandwidths": [turns.rounded(value) for value in bandwidths]}
+    return {"unsteady": unsteady, "benchmarks": entries, "bandwidths": [turns.rounded(value) for value in bandwidths]}
 
 
 def measured(options, before, keep=lambda results: None):
@@ -209,8 +212,7 @@ def measured(options, before, keep=lambda results: None):
             keep(results_of(parts, options))
     if wrong:
         raise SystemExit(". ".join([f"{name}: {problem}" for name, problem in wrong] + [
-            "Let nothing else run and measure them again, or see the figures with --anyway: python3 "
-            f"tests/benchmarks/bench.py --only {' '.join(name for name, _ in wrong)}"]))
+            f"Let nothing else run and measure them again: python3 tests/benchmarks/bench.py --only {' '.join(name for name, _ in wrong)}"]))
     return results_of(parts, options)
 
 
@@ -221,10 +223,12 @@ def results_of(parts, options):
             "programs": {name: parts[name] for name in PARTS if name in parts}}
 
 
-def kept_before(file):
-    """What an earlier run of the same sources left in the file."""
+def kept_before(file, strict):
+    """What an earlier run of the same sources left in the file. strict: the parts without what was not steady."""
     before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return {} if not before or is_stale(before) else before
+    if not before or is_stale(before):
+        return {}
+    return {**before, "programs": {name: part for name, part in before["programs"].items() if part.get("strict", True) or not strict}}
 
 
 def options_of(words=None):
@@ -234,12 +238,11 @@ def options_of(words=None):
     parser.add_argument("--commit", action="store_true", help="also write docs/experiments/bench.json")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--rounds", type=int, default=turns.Rules().rounds, help="that are kept (default: %(default)s)")
-    parser.add_argument("--anyway", action="store_true", help="print what a noisy machine gives, and write nothing")
     options = parser.parse_args(words)
-    if options.anyway and options.commit:
-        parser.error("--anyway writes nothing, so there is nothing to --commit")
-    if options.rounds < rounds.FEWEST and not options.anyway:
-        parser.error(f"fewer than {rounds.FEWEST} --rounds say too little; --anyway shows them")
+    if not 1 <= options.rounds:
+        parser.error("--rounds must be at least 1")
+    if options.rounds < rounds.FEWEST and options.commit:
+        parser.error(f"fewer than {rounds.FEWEST} --rounds say too little for --commit")
     return options
 
 
@@ -247,25 +250,13 @@ def main():
     options = options_of()
     folder = options.build / "bench"
     file = folder / "results.json"
-    if options.anyway:
-        print(shown(measured(options, {})))
-        return
     folder.mkdir(parents=True, exist_ok=True)
-    results = measured(options, kept_before(file), lambda found: file.write_text(run.dump(found), encoding="utf-8"))
+    results = measured(options, kept_before(file, options.commit), lambda found: file.write_text(run.dump(found), encoding="utf-8"))
     print(file)
     print(write_page(results, folder))
     if options.commit:
         (run.HERE / "bench.json").write_text(run.dump(results), encoding="utf-8")
         print(run.HERE / "bench.json")
-
-
-def shown(results):
-    """All tables, for --anyway."""
-    import bench_tables
-    benchmarks = bench_tables.Benchmarks(results, stale=False)
-    found = {name: make(benchmarks) for name, make in bench_tables.TABLES.items()}
-    return "\n".join(["Measured anyway: every round counts, however noisy the machine was, and nothing is written.\n",
-                      *(f"{name}\n\n{text}" for name, text in found.items() if text != bench_tables.NOTHING)])
 
 
 def write_page(results, folder):

@@ -1,4 +1,4 @@
-"""From what a benchmark gave in each round to what a table says, and whether it may say so.
+"""From what a benchmark gave in each round to what a table says, and whether it was steady.
 
 A time is the median of the faster half of the rounds, and a rate that of its time; all else, ratios above all, are
 medians over the rounds: what is divided was measured within a moment. What a program could not measure in a round, as
@@ -65,8 +65,8 @@ def name_of(setting):
 
 
 def unsteady(entries, spread_of=lambda entry: entry["spread"]):
-    """The settings that no table may have, each with what is wrong: the spread, of the texts the median one, and the
-    fewest rounds. spread_of: of what the table shows, by default a time."""
+    """The settings that were not steady, each with what is wrong: the spread, of the texts the median one, and the fewest
+    rounds. spread_of: of what a table shows, by default a time."""
     settings = {}
     for entry in entries:
         settings.setdefault(setting_of(entry), []).append(entry)
@@ -77,14 +77,13 @@ def unsteady(entries, spread_of=lambda entry: entry["spread"]):
 
 
 def steady_entries(entries):
-    """(the entries that a table may have, the names of the settings that are left out). Too many of these end the
-    run: such a machine was not quiet."""
+    """Those of the settings that were steady. Too many others end the run: such a machine was not quiet."""
     settings, wrong = {setting_of(entry) for entry in entries}, unsteady(entries)
     if len(wrong) > max(1, MOST_UNSTEADY * len(settings)):
         setting, (spread, samples) = max(wrong.items(), key=lambda item: (-item[1][1], item[1][0]))
         raise SystemExit(f"{len(wrong)} of {len(settings)} settings were not steady, the worst: {name_of(setting)}, whose times "
                          f"differ by {spread:.0%} in {samples} rounds")
-    return [entry for entry in entries if setting_of(entry) not in wrong], [name_of(setting) for setting in wrong]
+    return [entry for entry in entries if setting_of(entry) not in wrong]
 
 
 def gap(first, second):

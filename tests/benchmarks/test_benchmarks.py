@@ -67,6 +67,16 @@ class Tables(unittest.TestCase):
         self.assertEqual(bench_tables.quotient({"over_plain": 1.5, "samples": 1}), "1.50 (1 sample)")
         self.assertEqual(bench_tables.quotient({"over_plain": 1.5, "samples": 3}), "1.50")
 
+    def test_numbers_that_were_not_steady_show_their_spread(self):
+        data = sample()
+        kernel, stage = data["programs"]["kernels_benchmark"]["benchmarks"][0], data["programs"]["stages_benchmark"]["benchmarks"][-1]
+        kernel.update(spread=0.21, seconds=0.0042, ratio_spreads={"of_bound": 0.1, "over_plain": 0.3})
+        stage.update(spread=0.1, ratio_spreads={"gain": 0.125})
+        marked = rows("bench-kernels", data=data)[0]
+        self.assertEqual([marked[2], *(cell.partition(" ")[2] for cell in marked[-2:])], ["4.20 ±21%", "±30%", ""])
+        self.assertEqual(["±" in cell for cell in rows("bench-stages", data=data)[-1][-2:]], [False, True])
+        self.assertNotIn("±", "".join(row[2] for row in rows("bench-kernels")))
+
     def test_results_of_an_older_form_say_so(self):
         self.assertIn("older form", made("bench-rounds", data={**sample(), "programs": {}}))
 
