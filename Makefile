@@ -11,7 +11,7 @@ DOCS_VENV := $(BUILD)/docs-venv
 FUZZ_VENV := $(BUILD)/fuzz-venv
 FORMATTED := git ls-files -z --cached --others --exclude-standard -- '*.h' '*.cpp' '*.cu' '*.cuh'
 
-.PHONY: help setup setup-full build demo serve real real-demo test test-kernels test-course test-real test-serve test-full bench bench-full bench-docs bench-cuda gpu-pack gpu-check bench-peers bench-real experiments \
+.PHONY: help setup setup-kernels setup-full build demo serve real real-demo test test-kernels test-course test-real test-serve test-full bench bench-full bench-docs bench-cuda gpu-pack gpu-check bench-peers bench-real experiments \
         fuzz golden docs programs-for-tests benchmark-programs probes check watch hint predict progress assignment prove grade hidden autograder doctor format check-format clean asan tsan
 
 help: ## list the targets
@@ -20,6 +20,9 @@ help: ## list the targets
 
 setup:
 	@$(PROGRAMS)/setup build
+
+setup-kernels:
+	@$(PROGRAMS)/setup kernels
 
 setup-full:
 	@$(PROGRAMS)/setup full
@@ -101,7 +104,7 @@ predict: setup ## your numbers beside the counted ones: make predict STAGE=4 FOR
 test: programs-for-tests ## build and run the tests that show that the tree is right: from nothing, 15 minutes on two cores (AMD EPYC of 2022)
 	@ctest --preset cpu $(CTEST_ARGS)
 
-test-kernels: setup ## the emulated kernels in other orders and under sanitizers; clang++ and nvcc over all sources
+test-kernels: setup-kernels ## the emulated kernels in other orders and under sanitizers; clang++, nvcc and Arm over what they take
 	$(call built,kernel_tests)
 	@ctest --preset kernels $(CTEST_ARGS)
 
