@@ -2,9 +2,9 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/blocked_matmul.h"
-#include "kernels/cpu/grouped_rows.h"
 #include "kernels/cpu/host_backend.h"
 #include "kernels/cpu/packed_matrix.h"
+#include "kernels/cpu/prepared_rows.h"
 #include "kernels/cpu/require.h"
 #include "kernels/cpu/row_ops.h"
 #include "kernels/cpu/thread_team.h"
@@ -42,9 +42,7 @@ class CpuBackend : public cpu::HostBackend {
                                                   WeightFormat format) override {
     auto matrix = std::make_unique<cpu::PackedMatrix>(parts, format, *this, team_);
     blocked_.reserve(matrix->width());
-    if (matrix->type() == WeightType::kQ4) {
-      grouped_.reserve(cpu::BlockedMatmul::kFewestRows, matrix->width());
-    }
+    prepared_.reserve(matrix->type(), cpu::BlockedMatmul::kFewestRows, matrix->width());
     return matrix;
   }
 
@@ -62,7 +60,7 @@ class CpuBackend : public cpu::HostBackend {
   void matmul(ConstDeviceRows x, const WeightMatrix& weight, DeviceRows y) override {
     cpu::require_matmul(x, weight, y);
     if (x.rows < cpu::BlockedMatmul::kFewestRows) {
-      cpu::matmul(team_, x, packed(weight), grouped_, y);
+      cpu::matmul(team_, x, packed(weight), prepared_, y);
     } else {
       blocked_.multiply(team_, x, packed(weight), y);
     }
@@ -103,7 +101,7 @@ class CpuBackend : public cpu::HostBackend {
  private:
   cpu::ThreadTeam team_;
   cpu::BlockedMatmul blocked_{*this};
-  cpu::GroupedRows grouped_{*this};
+  cpu::PreparedRows prepared_{*this};
 };
 
 }  // namespace

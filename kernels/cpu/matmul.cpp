@@ -2,9 +2,9 @@
 #include <array>
 #include <utility>
 
-#include "kernels/cpu/grouped_rows.h"
 #include "kernels/cpu/packed_matrix.h"
 #include "kernels/cpu/panel_steps.h"
+#include "kernels/cpu/prepared_rows.h"
 
 namespace specdec::cpu {
 namespace {
@@ -28,7 +28,7 @@ constexpr std::ptrdiff_t kFar = 16 << 10, kNear = 3 << 9;
 
 template <WeightType type, int M>
 void multiply_tile(const std::byte* panel,  // of K elements, and the scales of int8
-                   const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]; q4: GroupedRows
+                   const float* x, std::ptrdiff_t x_stride, int width,  // [M, K]; q4: PreparedRows
                    float* y, std::ptrdiff_t y_stride,                   // [M, kPanelRows]
                    Ahead far) {
   TileSums<M> sums;
@@ -107,9 +107,10 @@ void multiply_panel(const PackedMatrix& weight, std::int64_t p, ConstDeviceRows 
 // Every output is one chain of fused multiply-adds over k. The lanes of a vector are different
 // outputs, and no two rows or threads share one. So neither their number nor the vector's width can
 // change a bit.
-void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, GroupedRows& grouped,
+void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, PreparedRows& prepared,
             DeviceRows y) {
-  if (weight.type() == WeightType::kQ4) x = grouped.of(x);
+  const int passes = parts_of(x.rows, kTileRows);
+  x = prepared.of(x, weight.type(), parts_of(x.rows, passes));
   team.run_stealing(weight.panels(), [&](std::int64_t panel) {
     const int column = panel * kPanelRows;
     const int columns = std::min(kPanelRows, y.width - column);

@@ -71,10 +71,10 @@ class PackedMatrix : public WeightMatrix {
   DeviceArray<std::byte> data_;
 };
 
-class GroupedRows;
+class PreparedRows;
 
 // y = x W^T. x: [T, W.width()]; y: [T, W.rows()].
-void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, GroupedRows& grouped,
+void matmul(ThreadTeam& team, ConstDeviceRows x, const PackedMatrix& weight, PreparedRows& prepared,
             DeviceRows y);
 
 }  // namespace specdec::cpu

@@ -197,7 +197,7 @@ inline void add_group(const PanelGroup& group, const TileSums<M>& chains,  //
 template <int M>
 constexpr int kGroupsInTurn = M <= (kRegisters < 32 ? 1 : 3) ? 2 : 1;
 
-// sums += x W^T over `width` elements, group by group, where x is GroupedRows. Calls
+// sums += x W^T over `width` elements, group by group, where x is PreparedRows. Calls
 // prefetch_group() once per group. A shorter last group is multiplied with zeros, which changes
 // nothing: its last q are 0, too.
 template <int M, typename PrefetchGroup>

@@ -57,6 +57,7 @@ class CpuMatmulFormats : public ::testing::TestWithParam<std::tuple<WeightType, 
  protected:
   WeightType type() const { return std::get<0>(GetParam()); }
   WeightFormat format() const { return std::get<1>(GetParam()); }
+  void expect_equal_in_any_company(int rows, int inputs, int outputs);
 };
 
 INSTANTIATE_TEST_SUITE_P(, CpuMatmulFormats,
@@ -80,9 +81,8 @@ TEST_P(CpuMatmulFormats, AnyCpuBackendMultiplies) {
 }
 
 // Which rows share the call, and in which order they come, changes nothing.
-TEST_P(CpuMatmulFormats, RowsAloneAndInAnyCompanyAreEqual) {
+void CpuMatmulFormats::expect_equal_in_any_company(int rows, int inputs, int outputs) {
   TestNumbers numbers(3);
-  const int outputs = 75, inputs = 301, rows = 64;
   const TestRows x = TestRows::random(numbers, rows, inputs);
   const TestWeights weights = TestWeights::random(numbers, type(), outputs, inputs);
   const auto matrix = load(fast_backend(2), weights, format());
@@ -100,6 +100,14 @@ TEST_P(CpuMatmulFormats, RowsAloneAndInAnyCompanyAreEqual) {
     fast_backend(numbers.between(1, 3)).matmul(some.view(), *matrix, got.view());
     ASSERT_TRUE(same_rows(got, want)) << count << " rows";
   }
+}
+
+TEST_P(CpuMatmulFormats, RowsAloneAndInAnyCompanyAreEqual) {
+  expect_equal_in_any_company(64, 301, 75);
+}
+
+TEST_P(CpuMatmulFormats, RowsThatWouldShareASetOfTheCacheAreEqual) {
+  expect_equal_in_any_company(25, 1024, 40);
 }
 
 TEST_P(CpuMatmulFormats, StackedPartsStandSideBySide) {
