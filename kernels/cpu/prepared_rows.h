@@ -16,8 +16,8 @@ class PreparedRows {
   // Allocates the memory for up to `rows` rows of this width, so that no product has to.
   void reserve(WeightType type, int rows, int width);
 
-  // x, [M, K], or a copy of it that is valid until the next call. at_once: so many of its rows
-  // share a pass. The result is as wide as x.
+  // x, [M, K], or a copy of it, which is as wide and is valid until the next call. at_once: the
+  // number of rows that share a pass.
   ConstDeviceRows of(ConstDeviceRows x, WeightType type, int at_once);
 
  private:
