@@ -9,7 +9,7 @@ namespace {
 
 // Addresses that are a multiple of 4 KiB apart share a set of the first-level cache, which has room
 // for 8 lines on a Zen 4, and for 12 on a Sapphire Rapids. If all rows of a pass share one, they
-// evict each other, and the panel. (12 rows of 2,048 then took 1.19 to 1.40 times their bound on a
+// evict each other and the panel. (12 rows of 2,048 then took 1.19 to 1.40 times their bound on a
 // Zen 4, and 1.12 times with a line between the rows; 8 rows differed by 1 %.)
 constexpr int kSameSet = 4096 / sizeof(float), kManyRows = 9, kLine = 64 / sizeof(float);
 

@@ -186,7 +186,8 @@ def part_of(identities, kept, strict):
         entries = rounds.steady_entries(entries)
         rounds.refuse_inversions(entries)
     else:
-        unsteady += [f"{name} {M}" for name, *rows, _, _ in rounds.inversions(entries) for M in rows]
+        wrong = [f"{name} {M}" for name, *rows, _, _ in rounds.inversions(entries) for M in rows]
+        unsteady = list(dict.fromkeys(unsteady + wrong))
     bandwidths = [statistics.median(values) for found in kept if
                   (values := [counters[BANDWIDTH] for counters in found if counters.get(BANDWIDTH)])]
     return {"unsteady": unsteady, "benchmarks": entries, "bandwidths": [turns.rounded(value) for value in bandwidths]}

@@ -6,8 +6,8 @@
 FIRST and SECOND are the files results.json of two runs of the same sources on the same machine. A cell is a time, a
 rate or a ratio of one setting and text. Two runs agree in a cell if value * (1 - spread) .. value * (1 + spread) of
 one overlaps with that of the other. rounds.py defines the spreads. Yardsticks and counts are no cells. On a machine that
-was not quiet many spreads are wide, and to agree is no art. So the cells whose spread is at most 10% in both runs are
-also counted by themselves.
+was not quiet, many spreads are wide, and wide spreads agree with almost anything. So the cells whose spread is at most
+10% in both runs are also counted by themselves.
 
 Lists the cells that do not agree, the worst first, and the settings that only one run has. Exit code 0 where at least
 95% of the cells agree, and 95% of the steady ones; 1 where fewer do.

@@ -245,7 +245,9 @@ class Running(unittest.TestCase):
             self.run_bench('1 if "M:1" in name else print(json.dumps({"error": "no memory"}), flush=True) or 1')
         self.assertIsNone(self.written)
 
-    def test_inversions_are_not_written(self):
+    def test_inversions_are_named_but_not_committed(self):
+        self.run_bench("2 if 'M:1' in name else 1")
+        self.assertEqual(self.written["programs"]["kernels_benchmark"]["unsteady"], ["matmul/bf16 1", "matmul/bf16 2"])
         with self.assertRaisesRegex(SystemExit, "1 times cannot be right, as that of matmul/bf16: 2 s for M = 1, and 1 s for M = 2"):
             self.run_bench("2 if 'M:1' in name else 1", "--commit")
         self.assertEqual(self.written["programs"], {})
