@@ -47,7 +47,7 @@ inline constexpr FeatureSwitches kFeatureLayers[] = {
 struct FeatureLayer {
   FeatureSwitches switches;
   std::vector<int> places;                  // of the rows that it reads (Outputs::places)
-  std::unique_ptr<const WeightMatrix> fc;   // [E, 2 E]; of several rows: [E, rows * E]
+  std::unique_ptr<const WeightMatrix> fc;   // [E, 2 E]; of EAGLE-3: [E, rows * E]
   DeviceArray<float> fc_bias;               // [E]; empty: none
   DeviceArray<float> embedding_norm;        // [E]
   DeviceArray<float> feature_norm;          // [E]

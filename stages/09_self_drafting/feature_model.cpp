@@ -147,7 +147,7 @@ const float* FeatureModel::feature_after(SequenceId sequence, int place) const {
 // [end snippet features]
 
 void FeatureModel::take_features(ConstDeviceRows of_target, DeviceRows features) {
-  if (layer_.places.size() > 1) {
+  if (layer_.switches.attention == FeatureAttention::kBoth) {
     backend().matmul(of_target, *layer_.fc, features);
   } else {
     backend().copy(of_target.data, features.data,

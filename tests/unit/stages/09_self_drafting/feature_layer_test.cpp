@@ -78,7 +78,8 @@ class Reference {
     return is_.name == "MTP" ? block_ + "shared_head.norm.weight" : "norm.weight";
   }
   Row taken(const Row& of_target) const {
-    return is_.rows > 1 ? product("fc.weight", of_target) : of_target;
+    const bool enters_earlier = is_.attention == FeatureAttention::kBoth;
+    return enters_earlier ? product("fc.weight", of_target) : of_target;
   }
 
   Row block(TokenId token, const Row& feature, std::vector<Row>& keys,
@@ -299,6 +300,12 @@ TEST(FeatureSwitchesTest, EachChangesTheRowAsTheReferenceHasIt) {
       {"EAGLE-3", "places",
        [](FeatureFolder& f) {
          f.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = {1, 0, 1};
+       }},
+      {"EAGLE-3", "one place",
+       [](FeatureFolder& f) {
+         f.config["eagle_config"]["eagle_aux_hidden_state_layer_ids"] = Json::array({1});
+         const auto E = f.tensors.at("fc.weight").shape.front();
+         f.add("fc.weight", {E, E}, 0.02f, 1);
        }},
       {"MTP", "target_hidden_post_norm",
        [](FeatureFolder& f) { f.config["target_hidden_post_norm"] = false; }},
