@@ -46,6 +46,8 @@ DRAFTERS = {
     "parallel": of_heads("parallel"),
     "parallel, corrected": of_heads("parallel", "--markov", "markov"),
 }
+# A Markov head is for the embedded vocabulary, which larger shapes do not have.
+INFLATED = {name: words for name, words in DRAFTERS.items() if "--markov" not in words}
 BRANCHING = [name for name in DRAFTERS if name not in ("its draft", "n-grams")]
 
 
@@ -75,14 +77,14 @@ def trees(options):
 
 
 def shape_of(words):
-    """A draft model has the shape 14m; heads are inflated with the target."""
-    return ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if "llama" in words else [])]
+    """Draft models have the shape 14m; heads are inflated with the target."""
+    return ["--inflate-target", "134m", *(["--inflate-draft", "14m"] if {"llama", "parallel"} & set(words) else [])]
 
 
 def weights(options):
     """Bytes: of the matrices that a drafter has besides the target's, of the target's, and of its projection alone."""
     entries = []
-    for name, words in DRAFTERS.items():
+    for name, words in INFLATED.items():
         printed = run.run(run.program(options.build, programs.STAGES[9]), [
             *shape_of(words), "--tree", "chains:1", "--workload", "poisson:rate=inf,n=1", "--max-new-tokens", 2, "--output", "json",
             *words])
@@ -97,7 +99,7 @@ def clock(options):
     """Held against plain decoding."""
     texts = programs.FEW_TEXTS[:1 if options.quick else None]
     settings = []
-    for name, words in DRAFTERS.items():
+    for name, words in INFLATED.items():
         shape = shape_of(words)
         settings += [programs.Setting({"drafter": name, "K": length},
                                       (programs.STAGES[9], (*shape, "--tree", "chains:1", "--spec-length", str(length), *words)),
