@@ -115,7 +115,7 @@ void TargetRows::truncate(SequenceId sequence, int length) {
 }
 
 // [snippet keep-rows]
-// Of a tree, the rows of the kept path come together, as its tokens do in the cache.
+// In a tree, the rows of the kept path move next to each other, as its tokens do in the cache.
 void TargetRows::keep(SequenceId sequence, int start, std::span<const int> places) {
   ForwardingModel::keep(sequence, start, places);
   Kept& kept = this->kept(sequence);
