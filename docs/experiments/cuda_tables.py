@@ -3,7 +3,7 @@ import statistics
 
 from table_text import STALE, Results, Tables, markdown, number, prose
 
-NOT_MEASURED = "NOT MEASURED: no results from a GPU are committed. On a machine with a GPU, `make bench-cuda` fills in this table.\n"
+NOT_MEASURED = "NOT MEASURED: no results from a GPU are committed. With a GPU, `make bench-cuda` fills in this table.\n"
 TABLES = Tables("cuda-", unmeasured=NOT_MEASURED)
 LEFT_OUT = "NOT MEASURED: the run left this out.\n"
 SHARE = "Microseconds, and in brackets the share of the bandwidth of a sweep that only reads; M rows."

@@ -1,7 +1,7 @@
 """What `make gpu-check` found on a GPU. tables.py puts it into docs/kernels/."""
 from table_text import STALE, Tables, markdown, number, prose
 
-TABLES = Tables("gpu-", unmeasured="NOT RUN: no results from a GPU are committed. On a machine with a GPU, `make gpu-check` runs this check.\n")
+TABLES = Tables("gpu-", unmeasured="NOT RUN: no results from a GPU are committed. With a GPU, `make gpu-check` runs this check.\n")
 
 
 def where(results):
