@@ -39,7 +39,7 @@ def product(inputs, outputs, rows, waits, now):
     if now and rows > 8 and math.ceil(outputs / 64) > MULTIPROCESSORS:
         of_block, blocks, clocks = 64, math.ceil(outputs / 64), 1180   # by the listing, 15 % more for twice the outputs
     elif now and blocks <= MULTIPROCESSORS:
-        stage, clocks = 2 * stage, 1100   # a wide tile has twice the inputs in a stage: 998 clocks by the listing, and a tenth
+        stage, clocks = 2 * stage, 1100   # a wide tile, with twice the inputs in a stage: 998 by the listing, and a tenth more
     stages, weights = math.ceil(inputs / stage), 2 * of_block * stage
     from_l2 = weights + min(rows, tile) * stage * 4
     first = min(blocks, slots)
