@@ -184,8 +184,6 @@ class Backend : public DeviceAllocator {
   virtual void send(std::size_t bytes) = 0;  // of the latest parcel
   // Device to device. REQUIRES: no overlap.
   virtual void copy(const void* from, void* to, std::size_t bytes) = 0;
-  // Whether matrices can be kQ4 and kQ8.
-  virtual bool loads_groups() const { return false; }
   // Stacks matrices of the same type and width into one, whose outputs are theirs side by side.
   // Groups are kept to the bit. REQUIRES: no format that would round them again.
   virtual std::unique_ptr<const WeightMatrix> load_matrix(

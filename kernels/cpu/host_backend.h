@@ -17,7 +17,6 @@ class HostBackend : public Backend {
   Parcel parcel(std::size_t bytes) override;
   void send(std::size_t /*bytes*/) override {}
   void copy(const void* from, void* to, std::size_t bytes) override;
-  bool loads_groups() const override { return true; }
 
   void gather_rows(ConstDeviceRows x, const std::int32_t* rows, DeviceRows out) override;
   void store_kv(ConstDeviceRows k, ConstDeviceRows v, const RowPlaces& places,

@@ -18,18 +18,29 @@ __host__ __device__ constexpr int q4_bit(int i) {
   return 32 * word + 4 * (number / 2 + number % 2 * 4);
 }
 
-// What the numbers of a q4 group are multiplied by, and what is added; binary16.
-struct alignas(4) GroupScale {
+// Element i's q of a q8 group, 32 bytes: its byte. Of each four words, the two in the middle change
+// places. So lane c's inputs, those of a q4 group, are 8 bytes side by side.
+__host__ __device__ constexpr int q8_byte(int i) {
+  const int word = i / 4 % 4;
+  return i / 16 * 16 + 4 * (word % 2 * 2 + word / 2) + i % 4;
+}
+
+// What the numbers of a group are multiplied by, and what is added; binary16.
+struct alignas(4) Q4Scale {
   std::uint16_t scale, minimum;
 };
+struct Q8Scale {
+  std::uint16_t scale;
+};
 // Of two neighbouring groups of a row; of the second, zeros past the row's end.
-struct alignas(8) ScalePair {
-  GroupScale of[2];
+template <typename Scale>
+struct alignas(2 * sizeof(Scale)) ScalePair {
+  Scale of[2];
 };
 __host__ __device__ constexpr int pairs_of(int groups) { return (groups + 1) / 2; }
 
 // A weight matrix in device memory: row-major, each row padded with zeros to a multiple of 16
-// bytes. A row of q4 is 16 bytes for each group; the scales are apart.
+// bytes. A row of groups is 16 bytes for each of q4, and 32 for each of q8; the scales are apart.
 class CudaMatrix final : public WeightMatrix {
  public:
   // Uploads the parts, one below the other, with at most a few MiB of extra host memory. The
@@ -39,7 +50,7 @@ class CudaMatrix final : public WeightMatrix {
   WeightType type() const { return type_; }
   const void* data() const { return data_.data(); }
   std::size_t row_bytes() const { return row_bytes_; }  // from one row to the next
-  // Of int8: float[rows]. Of q4: ScalePair[pairs][rows], so that a block, which multiplies
+  // Of int8: float[rows]. Of groups: ScalePair[pairs][rows], so that a block, which multiplies
   // neighbouring rows, reads one piece of memory. Otherwise null.
   const void* scales() const { return scales_.data(); }
 
@@ -48,7 +59,8 @@ class CudaMatrix final : public WeightMatrix {
   // Fill rows first, first + 1, ...
   void copy(Backend& backend, const HostMatrix& part, std::size_t first);
   void quantize_int8(Backend& backend, const HostMatrix& part, std::size_t first);
-  void quantize_q4(Backend& backend, const HostMatrix& part, std::size_t first);
+  template <typename Group>
+  void pack_groups(Backend& backend, const HostMatrix& part, std::size_t first);
 
   WeightType type_;
   std::size_t row_bytes_;

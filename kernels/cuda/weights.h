@@ -13,15 +13,37 @@ __device__ inline float to_float(__half w) { return __half2float(w); }
 __device__ inline float to_float(__nv_bfloat16 w) { return __bfloat162float(w); }
 __device__ inline float to_float(std::int8_t w) { return w; }
 
-struct Q4 {};  // a type of elements: four bits
-// Element i of a group: its word, and the group's scale.
-__device__ inline float to_float(unsigned word, int i, GroupScale scale) {
-  const float q = word >> q4_bit(i) % 32 & 15u;
-  return fmaf(__half2float(__ushort_as_half(scale.scale)), q,
-              __half2float(__ushort_as_half(scale.minimum)));
-}
+// Types of elements: four and eight bits, in groups.
+struct Q4 {};
+struct Q8 {};
 
-// The weights in one load of 16 bytes. Of q4, they have a scale in common.
+// What CudaMatrix::scales() has of elements T.
+template <typename T>
+struct ScalesOf {
+  using Type = float;
+};
+template <>
+struct ScalesOf<Q4> {
+  using Type = ScalePair<Q4Scale>;
+};
+template <>
+struct ScalesOf<Q8> {
+  using Type = ScalePair<Q8Scale>;
+};
+template <typename T>
+constexpr bool kHasGroups = !std::is_same_v<typename ScalesOf<T>::Type, float>;
+
+__device__ inline float half_bits_to_float(std::uint16_t bits) {
+  return __half2float(__ushort_as_half(bits));
+}
+// A number q with its group's scale.
+__device__ inline float to_float(float q, Q4Scale of) {
+  return fmaf(half_bits_to_float(of.scale), q, half_bits_to_float(of.minimum));
+}
+__device__ inline float to_float(float q, Q8Scale of) { return half_bits_to_float(of.scale) * q; }
+
+// The weights in one load of 16 bytes. Those of groups have a scale in common: of q4, a group, and
+// of q8, half a group.
 template <typename T>
 constexpr int kGroup = 16 / sizeof(T);
 template <>
@@ -34,8 +56,16 @@ struct Group {
 template <>
 struct Group<Q4> {
   unsigned words[4];
-  GroupScale scale;
-  __device__ float number(int i) const { return to_float(words[q4_bit(i) / 32], i, scale); }
+  Q4Scale scale;
+  __device__ float number(int i) const {
+    return to_float(words[q4_bit(i) / 32] >> q4_bit(i) % 32 & 15u, scale);
+  }
+};
+template <>
+struct Group<Q8> {
+  std::int8_t at[kGroup<Q8>];
+  Q8Scale scale;
+  __device__ float number(int i) const { return to_float(at[q8_byte(i)], scale); }
 };
 
 // Loads weights, which a block reads only once, with a hint not to keep them in L1: the inputs need
@@ -56,7 +86,7 @@ __device__ inline uint4 load_once(const void* from) {
 // A matrix of elements T; see CudaMatrix. Each row is a whole number of groups, padded with zeros.
 template <typename T>
 struct Weights {
-  using Scale = std::conditional_t<std::is_same_v<T, Q4>, ScalePair, float>;
+  using Scale = typename ScalesOf<T>::Type;
 
   explicit Weights(const CudaMatrix& m)
       : data(static_cast<const unsigned char*>(m.data())),
@@ -79,15 +109,18 @@ struct Weights {
     const uint4 loaded = load_once(from + g);
     Group<T> weights;
     memcpy(&weights, &loaded, sizeof loaded);
-    if constexpr (std::is_same_v<T, Q4>) weights.scale = group_scale(n, g);
+    if constexpr (kHasGroups<T>) weights.scale = group_scale(n, g * kGroup<T> / kGroupElements);
     return weights;
   }
   // Weight k of row n, of int8 without its scale.
   __device__ float number(int n, int k) const {
+    const int g = k / kGroupElements, i = k % kGroupElements;
     if constexpr (std::is_same_v<T, Q4>) {
-      const int g = k / kGroupElements, i = k % kGroupElements;
       const auto* words = reinterpret_cast<const unsigned*>(row(n) + g);
-      return to_float(words[q4_bit(i) / 32], i, group_scale(n, g));
+      return to_float(words[q4_bit(i) / 32] >> q4_bit(i) % 32 & 15u, group_scale(n, g));
+    } else if constexpr (std::is_same_v<T, Q8>) {
+      const auto* bytes = reinterpret_cast<const std::int8_t*>(row(n) + 2 * std::ptrdiff_t{g});
+      return to_float(bytes[q8_byte(i)], group_scale(n, g));
     } else {
       return to_float(reinterpret_cast<const T*>(row(n))[k]);
     }
@@ -98,8 +131,8 @@ struct Weights {
     if constexpr (std::is_same_v<T, std::int8_t>) return scales[n];
     return 1.0f;
   }
-  // Of q4.
-  __device__ GroupScale group_scale(int n, int g) const {
+  // Of the group g of row n.
+  __device__ auto group_scale(int n, int g) const {
     return scales[std::ptrdiff_t{g / 2} * rows + n].of[g % 2];
   }
 };
@@ -118,8 +151,8 @@ void with_weights(const CudaMatrix& m, const Job& job) {
       return job(Weights<std::int8_t>(m));
     case WeightType::kQ4:
       return job(Weights<Q4>(m));
-    case WeightType::kQ8:  // no CudaMatrix has it
-      return;
+    case WeightType::kQ8:
+      return job(Weights<Q8>(m));
   }
 }
 

@@ -75,10 +75,10 @@ TEST_F(CublasKernel, RoundsTheInputsOfBfloat16Alone) {
 
 TEST_F(CublasKernel, RoundedWeightsHaveOurOwnProduct) {
   TestNumbers numbers(2);
-  const TestRows x = TestRows::random(numbers, 3, 200);
-  const TestWeights weights = TestWeights::random(numbers, WeightType::kBF16, 20, 200);
-  for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kQ4}) {
-    const auto matrix = load(device(), weights, format);
+  const TestRows x = TestRows::random(numbers, 3, 224);
+  for (const auto [type, format] : kFormats) {
+    if (format == WeightFormat::kStored && !is_grouped(type)) continue;
+    const auto matrix = load(device(), TestWeights::random(numbers, type, 20, 224), format);
     EXPECT_TRUE(same_rows(run(with_cublas(), numbers, x.view(), *matrix),
                           run(device(), numbers, x.view(), *matrix)));
   }

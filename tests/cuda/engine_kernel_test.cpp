@@ -1,10 +1,13 @@
 // The engine on a device computes one set of bits, however its kernels are launched: as graphs or
 // one by one, early or not, with a wait after each, in pages of any size, and in passes of one
 // token or of several. On a GPU a race between two kernels moves, so each way is tried three times.
+// And they are near those of plain loops.
 #include <cstdlib>
 
 #include "tests/cuda/kernel_test.h"
 #include "tests/engine_fixture.h"
+#include "tests/kept_checkpoint.h"
+#include "tests/test_support.h"
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
@@ -18,10 +21,20 @@ constexpr int kTokens = 160, kTimes = 3;
 #endif
 constexpr int kPrompt = 7;
 
-class EngineKernel : public KernelTest, public ::testing::WithParamInterface<WeightFormat> {
+struct EngineCase {
+  std::string name;
+  WeightFormat format = WeightFormat::kStored;
+  bool in_groups = false;  // the checkpoint itself
+};
+
+class EngineKernel : public KernelTest, public ::testing::WithParamInterface<EngineCase> {
  protected:
-  static LoadedModel loaded_model() {
-    return LoadedModel(golden_model(kModel), make_device(), GetParam());
+  EngineKernel() {
+    if (GetParam().in_groups) write_kept_copy(golden_model(kModel), directory_.path());
+  }
+  LoadedModel loaded_model(std::unique_ptr<Backend> backend = make_device()) const {
+    return LoadedModel(GetParam().in_groups ? directory_.path() : golden_model(kModel),
+                       std::move(backend), GetParam().format);
   }
   void TearDown() override {
     for (const char* name : kVariables) unsetenv(name);
@@ -30,6 +43,9 @@ class EngineKernel : public KernelTest, public ::testing::WithParamInterface<Wei
 
   static constexpr const char* kVariables[] = {"SPECDEC_CUDA_GRAPHS", "SPECDEC_CUDA_EARLY",
                                                "SPECDEC_CUDA_SYNC"};
+
+ private:
+  TemporaryDirectory directory_;
 };
 
 // Passes of `rows` tokens over the text, after the prompt. Each pass but those of one row begins
@@ -103,6 +119,19 @@ TEST_P(EngineKernel, VerificationHasTheBitsOfDecoding) {
   }
 }
 
+TEST_P(EngineKernel, TheLogitsAreNearThoseOfPlainLoops) {
+  const LoadedModel loaded = loaded_model(), plain = loaded_model(make_plain_backend());
+  const HostRows got = decode(loaded.model, kNoPages, 1), want = decode(plain.model, kNoPages, 1);
+  double error = 0, norm = 0;
+  for (std::size_t t = 0; t < want.size(); ++t) {
+    for (std::size_t i = 0; i < want[t].size(); ++i) {
+      error += std::pow(double{got[t][i]} - double{want[t][i]}, 2);
+      norm += std::pow(double{want[t][i]}, 2);
+    }
+  }
+  EXPECT_LE(std::sqrt(error / norm), 1e-5);
+}
+
 // The control: another token in the prompt gives other bits everywhere.
 TEST_P(EngineKernel, TheBitsDependOnTheText) {
   const LoadedModel loaded = loaded_model();
@@ -120,10 +149,10 @@ TEST_P(EngineKernel, TheBitsDependOnTheText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Formats, EngineKernel,
-                         ::testing::Values(WeightFormat::kStored, WeightFormat::kQ4),
-                         [](const auto& test) {
-                           return test.param == WeightFormat::kStored ? "stored" : "q4";
-                         });
+                         ::testing::Values(EngineCase{"stored"},
+                                           EngineCase{"q4", WeightFormat::kQ4},
+                                           EngineCase{.name = "kept", .in_groups = true}),
+                         [](const auto& test) { return test.param.name; });
 
 }  // namespace
 }  // namespace specdec::cuda::inline SPECDEC_CUDA_BUILD

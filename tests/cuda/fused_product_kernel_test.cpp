@@ -18,7 +18,8 @@ constexpr int kWidths[] = {1, 7, 64, 100, 1000};
 TEST_F(FusedProductKernel, AddedProductsAreTheTwo) {
   TestNumbers numbers(1);
   for (const auto [type, format] : kFormats) {
-    for (const int width : kWidths) {
+    for (const int some : kWidths) {
+      const int width = width_for(type, some);
       for (const int outputs : {1, 3, 4, 130}) {
         const TestWeights weights = TestWeights::random(numbers, type, outputs, width);
         const auto matrix = load(device(), weights, format);
@@ -42,7 +43,8 @@ TEST_F(FusedProductKernel, AddedProductsAreTheTwo) {
 TEST_F(FusedProductKernel, GatedProductsAreTheTwo) {
   TestNumbers numbers(2);
   for (const auto [type, format] : kFormats) {
-    for (const int width : kWidths) {
+    for (const int some : kWidths) {
+      const int width = width_for(type, some);
       for (const int outputs : {1, 2, 3, 4, 65}) {
         const TestWeights weights = TestWeights::random(numbers, type, 2 * outputs, width);
         const auto matrix = load(device(), weights, format);
@@ -72,7 +74,7 @@ TEST_F(FusedProductKernel, RotatedProductsAreTheTwo) {
         const HeadShape shape{heads, kv_heads, 2 * half};
         const int q_width = heads * 2 * half, kv_width = kv_heads * 2 * half;
         const int rows = kRows[numbers.below(std::ssize(kRows))], slots = rows + 3;
-        const int width = kWidths[numbers.below(std::ssize(kWidths))];
+        const int width = width_for(type, kWidths[numbers.below(std::ssize(kWidths))]);
         const auto matrix = load(
             device(), TestWeights::random(numbers, type, q_width + 2 * kv_width, width), format);
         const DeviceMatrix x(TestRows::random(numbers, rows, width).view(), numbers.below(5),
@@ -117,9 +119,10 @@ TEST_F(FusedProductKernel, RotatedProductsAreTheTwo) {
 TEST_F(FusedProductKernel, ARowsBitsDependOnNothingElse) {
   TestNumbers numbers(3);
   for (const auto [type, format] : kFormats) {
-    const TestWeights weights = TestWeights::random(numbers, type, 10, 300);
+    const int width = width_for(type, 300);
+    const TestWeights weights = TestWeights::random(numbers, type, 10, width);
     const auto matrix = load(device(), weights, format);
-    const DeviceMatrix x(TestRows::random(numbers, 20, 300).view()), unused(20, 10);
+    const DeviceMatrix x(TestRows::random(numbers, 20, width).view()), unused(20, 10);
     for (const Then then : {Then::kAdd, Then::kSiluMul}) {
       const TestRows before = TestRows::random(numbers, 20, then == Then::kAdd ? 10 : 5);
       const auto compute = [&](int first, int count) {

@@ -55,11 +55,10 @@ struct Format {
   WeightType type;
   WeightFormat format;
 };
-inline constexpr Format kFormats[] = {{WeightType::kF32, WeightFormat::kStored},
-                                      {WeightType::kF16, WeightFormat::kStored},
-                                      {WeightType::kBF16, WeightFormat::kStored},
-                                      {WeightType::kBF16, WeightFormat::kInt8},
-                                      {WeightType::kBF16, WeightFormat::kQ4}};
+inline constexpr Format kFormats[] = {
+    {WeightType::kF32, WeightFormat::kStored},  {WeightType::kF16, WeightFormat::kStored},
+    {WeightType::kBF16, WeightFormat::kStored}, {WeightType::kBF16, WeightFormat::kInt8},
+    {WeightType::kBF16, WeightFormat::kQ4},     {WeightType::kQ8, WeightFormat::kStored}};
 
 // A copy of host data in device memory, of exactly its size.
 template <typename T>

@@ -14,7 +14,8 @@ constexpr int kOutputs[] = {1, 5, 130};
 TEST_F(MatmulKernel, IsNearPlainLoops) {
   TestNumbers numbers(1);
   for (const auto [type, format] : kFormats) {
-    for (const int width : kWidths) {
+    for (const int some : kWidths) {
+      const int width = width_for(type, some);
       for (const int outputs : kOutputs) {
         const TestRows x = TestRows::random(numbers, numbers.between(1, 20), width);
         const TestWeights weights = TestWeights::random(numbers, type, outputs, width);
@@ -33,7 +34,8 @@ TEST_F(MatmulKernel, IsNearPlainLoops) {
 TEST_F(MatmulKernel, ARowsBitsDependOnNothingElse) {
   TestNumbers numbers(2);
   for (const auto [type, format] : kFormats) {
-    for (const int width : {1, 7, 64, 100, 1000, 2064}) {
+    for (const int some : {1, 7, 64, 100, 1000, 2064}) {
+      const int width = width_for(type, some);
       const TestWeights weights = TestWeights::random(numbers, type, 6, width);
       expect_same_bits_in_any_company(matmul, numbers, weights, format, width, 64);
     }
@@ -44,8 +46,9 @@ TEST_F(MatmulKernel, ARowsBitsInTheStepsOfTheLadder) {
   TestNumbers numbers(3);
   for (const Matmul kernel : {matmul_naive, matmul_warp, matmul_vector, matmul_rows}) {
     for (const auto [type, format] : kFormats) {
-      const TestWeights weights = TestWeights::random(numbers, type, 5, 100);
-      expect_same_bits_in_any_company(kernel, numbers, weights, format, 100, 21);
+      const int width = width_for(type, 100);
+      const TestWeights weights = TestWeights::random(numbers, type, 5, width);
+      expect_same_bits_in_any_company(kernel, numbers, weights, format, width, 21);
     }
   }
 }
@@ -75,14 +78,15 @@ void matmul_pipeline_store(ConstDeviceRows x, const CudaMatrix& weight, DeviceRo
 TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
   TestNumbers numbers(5);
   for (const auto [type, format] : kFormats) {
-    const CudaMatrix matrix = on_device(TestWeights::random(numbers, type, 33, 777), format);
-    const bool exact = type == WeightType::kBF16;
+    const int width = width_for(type, 777);
+    const CudaMatrix matrix = on_device(TestWeights::random(numbers, type, 33, width), format);
+    const bool exact = type == WeightType::kBF16 || type == WeightType::kQ8;
     for (const int count : {1, 6, 12, 40, 100}) {
-      const TestRows x = TestRows::random(numbers, count, 777);
+      const TestRows x = TestRows::random(numbers, count, width);
       const TestRows rows =
           run(exact ? matmul_pipeline_store : matmul_rows, numbers, x.view(), matrix);
       EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
-      // Sums of 777 terms in another order have other bits, so the comparison distinguishes
+      // Sums of so many terms in another order have other bits, so the comparison distinguishes
       // kernels.
       EXPECT_FALSE(
           same_rows(run(exact ? matmul_rows : matmul_warp, numbers, x.view(), matrix), rows));
@@ -128,7 +132,8 @@ TEST_F(MatmulKernel, NanInRoundedWeightsStaysInItsOutput) {
 TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
   TestNumbers numbers(8);
   for (const auto [type, format] : kFormats) {
-    for (const int width : {5, 32}) {
+    for (const int some : {5, 32}) {
+      const int width = width_for(type, some);
       const TestWeights upper = TestWeights::random(numbers, type, 3, width);
       const TestWeights lower = TestWeights::random(numbers, type, 10, width);
       const HostMatrix parts[] = {upper.host(), lower.host()};
@@ -136,6 +141,7 @@ TEST_F(MatmulKernel, StackedPartsStandSideBySide) {
       ASSERT_EQ(stacked.rows(), 13);
       const std::size_t scales = format == WeightFormat::kInt8 ? 4
                                  : format == WeightFormat::kQ4 ? 8  // of one or two groups
+                                 : type == WeightType::kQ8     ? 4
                                                                : 0;
       EXPECT_EQ(stacked.bytes(), 13 * (stacked.row_bytes() + scales));
       EXPECT_EQ(stacked.row_bytes() % 16, 0u);
@@ -179,6 +185,10 @@ TEST_F(MatmulKernel, LargeMatricesAreQuantizedRowByRow) {
 
 TEST_F(MatmulKernel, GroupsOfAFileStayAsTheyAre) {
   TestNumbers numbers(10);
+  for (const int width : {32, 96, 128, 2560000}) {  // the last in several pieces
+    expect_kept(TestWeights::random(numbers, WeightType::kQ8, 15, width).host(),
+                WeightFormat::kStored);
+  }
   for (const int width : {32, 96, 100}) {
     std::vector<cpu::Q4Group> groups(static_cast<std::size_t>(15 * cpu::groups_of(width)));
     for (cpu::Q4Group& group : groups) {

@@ -1,8 +1,10 @@
 // The products on tensor cores: their accuracy for every way in which a tensor core may add, and
 // that a row's bits depend only on that row.
-#include <span>
+#include <cstring>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kernels/cpu/quantize.h"
 #include "tests/cuda/tensor_core_test.h"
@@ -36,7 +38,8 @@ constexpr Matmul kByTile[] = {
 // Weights that are exact in bf16, or whose q are.
 constexpr Format kExact[] = {{WeightType::kBF16, WeightFormat::kStored},
                              {WeightType::kBF16, WeightFormat::kInt8},
-                             {WeightType::kBF16, WeightFormat::kQ4}};
+                             {WeightType::kBF16, WeightFormat::kQ4},
+                             {WeightType::kQ8, WeightFormat::kStored}};
 
 // There are three products per input, and a step of 16 may truncate each product and the sum by one
 // unit: 3 x 17 / 16 units per input, and twice as much if a step is two of 8.
@@ -45,7 +48,8 @@ double cut_off_tolerance(int width) { return 8 * (width + 16) * 0x1p-23; }
 TEST_F(TensorCoreKernel, IsNearPlainLoops) {
   TestNumbers numbers(1);
   for (const auto [type, format] : kExact) {
-    for (const int width : {1, 3, 8, 31, 64, 65, 100, 600}) {
+    for (const int some : {1, 3, 8, 31, 64, 65, 100, 600}) {
+      const int width = width_for(type, some);
       for (const int outputs : {1, 17, 140}) {
         const TestRows x = TestRows::random(numbers, numbers.between(1, 70), width);
         const TestWeights weights = TestWeights::random(numbers, type, outputs, width);
@@ -56,7 +60,7 @@ TEST_F(TensorCoreKernel, IsNearPlainLoops) {
                                 cut_off_tolerance(width)))
               << width << " inputs, " << outputs << " outputs";
         }
-        if (format != WeightFormat::kStored) continue;
+        if (format != WeightFormat::kStored || type == WeightType::kQ8) continue;
         EXPECT_TRUE(near_rows(run(matmul_mma, numbers, x.view(), matrix), want.y, want.magnitude,
                               cut_off_tolerance(width)));
       }
@@ -67,13 +71,14 @@ TEST_F(TensorCoreKernel, IsNearPlainLoops) {
 TEST_F(TensorCoreKernel, ARowsBitsDependOnNothingElse) {
   TestNumbers numbers(2);
   for (const auto [type, format] : kExact) {
-    for (const int width : {7, 150}) {
+    for (const int some : {7, 150}) {
+      const int width = width_for(type, some);
       const TestWeights weights = TestWeights::random(numbers, type, 5, width);
       for (const Matmul kernel : kByTile) {
         expect_same_bits_in_any_company(kernel, numbers, weights, format, width, 42, 40);
       }
       expect_same_bits_in_any_company(matmul, numbers, weights, format, width, 42, 40);
-      if (format != WeightFormat::kStored) continue;
+      if (format != WeightFormat::kStored || type == WeightType::kQ8) continue;
       expect_same_bits_in_any_company(matmul_mma, numbers, weights, format, width, 42, 40);
     }
   }
@@ -83,7 +88,8 @@ TEST_F(TensorCoreKernel, ARowsBitsDependOnNothingElse) {
 TEST_F(TensorCoreKernel, TheTileChangesNoBits) {
   TestNumbers numbers(3);
   for (const auto [type, format] : kExact) {
-    for (const int width : {5, 64, 200, 600}) {
+    for (const int some : {5, 64, 200, 600}) {
+      const int width = width_for(type, some);
       for (const Then then : {Then::kStore, Then::kAdd, Then::kSiluMul}) {
         const int rows = numbers.between(1, 70), outputs = 2 * numbers.between(1, 70);
         const CudaMatrix matrix =
@@ -208,13 +214,17 @@ float sum_of_chains(const float* x, const float* weights, int width) {
   return sum;
 }
 
-// The same with q4 weights. A chain is two groups, and a group has a sum of products with its q,
-// and a sum of its inputs. A step takes every other four of a group's inputs, and of each four two
-// in its first half and two in its second.
-float sum_of_groups(const float* x, std::span<const cpu::Q4Group> groups, int width) {
+float q_of(const cpu::Q4Group& group, int i) { return static_cast<float>(group.q(i)); }
+float q_of(const cpu::Q8Group& group, int i) { return group.q[static_cast<std::size_t>(i)]; }
+
+// The same with weights in groups. A chain is two groups, and a group has a sum of products with
+// its q, and in q4 a sum of its inputs. A step takes every other four of a group's inputs, and of
+// each four two in its first half and two in its second.
+template <typename Group>
+float sum_of_groups(const float* x, const std::vector<Group>& groups, int width) {
   float sum = 0.0f, chain = 0.0f;
   for (int g = 0; g < std::ssize(groups); ++g) {
-    const cpu::Q4Group& group = groups[static_cast<std::size_t>(g)];
+    const Group& group = groups[static_cast<std::size_t>(g)];
     StepSum products, inputs;
     for (int step = 0; step < 2; ++step) {
       const auto input = [&](int k) {  // its number within the group
@@ -222,13 +232,13 @@ float sum_of_groups(const float* x, std::span<const cpu::Q4Group> groups, int wi
         return 4 * (c % 2 + c / 2 * 4 + step * 2) + k / 8 * 2 + k % 2;
       };
       const auto number = [&](int i) { return g * 32 + i < width ? x[g * 32 + i] : 0.0f; };
-      products.add([&](int k) {
-        return std::pair(number(input(k)), static_cast<float>(group.q(input(k))));
-      });
+      products.add([&](int k) { return std::pair(number(input(k)), q_of(group, input(k))); });
       inputs.add([&](int k) { return std::pair(number(input(k)), 1.0f); });
     }
     chain = std::fma(cpu::float_from_f16(group.scale), products.sum(), chain);
-    chain = std::fma(cpu::float_from_f16(group.minimum), inputs.sum(), chain);
+    if constexpr (std::is_same_v<Group, cpu::Q4Group>) {
+      chain = std::fma(cpu::float_from_f16(group.minimum), inputs.sum(), chain);
+    }
     if (g % 2 == 1 || g + 1 == std::ssize(groups)) {
       sum += chain;
       chain = 0.0f;
@@ -279,6 +289,28 @@ TEST_F(TensorCoreKernel, OfFourBitsIsTheSumOfItsGroups) {
     }
   }
 }
+
+TEST_F(TensorCoreKernel, OfAFilesEightBitsIsTheSumOfItsGroups) {
+  TestNumbers numbers(10);
+  for (const int block : {4, 8, 16}) {
+    const ModelIs model(emulation::tensor_core_model(), {block, 1});
+    for (const int width : {32, 64, 160, 1024}) {
+      const TestWeights weights = TestWeights::random(numbers, WeightType::kQ8, 16, width);
+      const TestRows x = TestRows::random(numbers, 3, width);
+      const TestRows y = run_aligned(matmul, x.view(), on_device(weights, WeightFormat::kStored));
+      std::vector<cpu::Q8Group> groups(static_cast<std::size_t>(cpu::groups_of(width)));
+      const std::size_t row_bytes = groups.size() * sizeof(cpu::Q8Group);
+      for (int n = 0; n < weights.rows(); ++n) {
+        const std::byte* row =
+            weights.host().bytes.data() + static_cast<std::size_t>(n) * row_bytes;
+        std::memcpy(groups.data(), row, row_bytes);
+        for (int t = 0; t < x.rows(); ++t) {
+          ASSERT_EQ(y.row(t)[n], sum_of_groups(x.row(t), groups, width)) << width << " inputs";
+        }
+      }
+    }
+  }
+}
 #else
 TEST_F(TensorCoreKernel, IsWithinFloat32sTolerance) {
   for (const bool positive : {false, true}) {
@@ -315,7 +347,7 @@ TEST_F(TensorCoreKernel, WhatTheyCannotHoldIsRefused) {
     EXPECT_FALSE(can_pipeline(matrix));
     EXPECT_DEATH(matmul_mma(x.view(), matrix, y.view(), nullptr), "weights of type bf16");
     EXPECT_DEATH(matmul_pipeline_then(Then::kStore, x.view(), matrix, y.view(), nullptr),
-                 "weights of type bf16, int8 or q4");
+                 "weights of type bf16, int8, q4 or q8");
   }
 }
 

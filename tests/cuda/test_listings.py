@@ -52,6 +52,8 @@ HOT = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi4ELi4ELi2ELi2ELi1E", 4, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
     ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi4ELi2ELi2ELi1E", 4, 128, 255),
+    ("matmul/matmul_6_pipeline.cu", "2Q8ELi2ELi1ELi1ELi1ELi4E", 4, 128, 168),
+    ("matmul/matmul_6_pipeline.cu", "2Q8ELi2ELi4ELi2ELi2ELi1E", 4, 128, 255),
     ("sampling/sampling_distribution.cu", "scores_kernel", 8, 32, 64),
     ("sampling/sampling_distribution.cu", "weights_kernel", 7, 32, 64),
     ("sampling/sampling_distribution.cu", "top_p_kernel", 8, 32, 64),
@@ -73,7 +75,8 @@ LOOPS = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi8E", "HMMA", 4096, 420),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi4E", "HMMA", 4096, 400),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", "HMMA", 2048, 560),
-    ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi1ELi1ELi1ELi4E", "HMMA", 1280, 580)]
+    ("matmul/matmul_6_pipeline.cu", "2Q4ELi2ELi1ELi1ELi1ELi4E", "HMMA", 1280, 580),
+    ("matmul/matmul_6_pipeline.cu", "2Q8ELi2ELi1ELi1ELi1ELi4E", "HMMA", 2176, 620)]
 # Products for many rows: the tile of 128 x 64, and by warpgroups, which only this architecture has. A warp multiplies the
 # same number of inputs, outputs and rows in both.
 LARGE_TILE = "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E"

@@ -10,7 +10,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 // For bf16 weights, one ldmatrix loads all four registers of a fragment. So lane c has inputs 2 c,
 // 2 c + 1 and the two that are 8 further on, and takes the same inputs of x. (With a load of 16
 // bytes, a lane has 8 weights of one output. But a fragment alternates registers of two outputs,
-// and the compiler copied each one for each instruction.) int8 and q4 weights need new registers
+// and the compiler copied each one for each instruction.) Rounded weights need new registers
 // anyway, so lane c takes 4 neighbouring inputs.
 template <typename T>
 struct StepOperands;
@@ -40,12 +40,14 @@ template <>
 struct StepOperands<std::int8_t> {
   static constexpr int kUnits = 4;
   static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
+    const int thread = threadIdx.x, lane = thread % kWarp,
+              place = place_of<kUnits>(lane / 4, lane % 4);
     const auto four = [&](int output) {  // 16 bytes, shared by the steps
-      const uint4 w = *reinterpret_cast<const uint4*>(chain + place_of<kUnits>(output, c));
+      const uint4 w =
+          *reinterpret_cast<const uint4*>(chain + place_beyond<kUnits>(place, output, 0));
       return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
     };
-    const unsigned upper = four(o + g), lower = four(o + g + 8);
+    const unsigned upper = four(o), lower = four(o + 8);
     return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
   }
   static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
@@ -74,6 +76,25 @@ struct StepOperands<Q4> {
   }
 };
 
+template <>
+struct StepOperands<Q8> {
+  static constexpr int kUnits = 4;
+  static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
+    const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
+    const int place = place_of<kUnits>(g, c / 2) + c % 2 * 8;
+    const auto four = [&](int output) {  // 8 bytes, shared by two steps
+      const uint2 w = *reinterpret_cast<const uint2*>(
+          chain + place_beyond<kUnits>(place, output, step / 2 * 2));
+      return step % 2 == 0 ? w.x : w.y;
+    };
+    const unsigned upper = four(o), lower = four(o + 8);
+    return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
+  }
+  static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
+    return StepOperands<Q4>::inputs(chain, r, step, g, c);
+  }
+};
+
 // A warp's chain in a stage.
 template <typename S>
 struct ChainOperands {
@@ -82,12 +103,12 @@ struct ChainOperands {
                 16 * S::kWeightUnits * kTileOutputs * place.output_tile),
         inputs(stage + S::kStageWeights + place.chain * S::kChainInputs +
                16 * S::kInputUnits * kTileRows * place.row_tile),
-        scales(reinterpret_cast<const ScalePair*>(stage + place.chain * S::kChainWeights +
-                                                  S::kChainNumbers) +
+        scales(reinterpret_cast<const typename S::Scales*>(stage + place.chain * S::kChainWeights +
+                                                           S::kChainNumbers) +
                kTileOutputs * place.output_tile) {}
 
   const unsigned char *weights, *inputs;
-  const ScalePair* scales;  // of q4
+  const typename S::Scales* scales;  // of groups
 };
 
 // The sums of the inputs of a warp's rows, in the elements of a tile for every output.
@@ -117,7 +138,7 @@ __device__ void multiply_steps(const ChainOperands<S>& chain, int first, Tile (&
       for (int o = 0; o < S::kOutputTiles; ++o) {
         multiply_add(w[o], parts, totals[o * S::kRowTiles + r]);
       }
-      if constexpr (S::kScalesGroups) multiply_add(ones, parts, input_sums[r]);
+      if constexpr (S::kAddsMinimums) multiply_add(ones, parts, input_sums[r]);
     }
   }
 }
@@ -125,20 +146,22 @@ __device__ void multiply_steps(const ChainOperands<S>& chain, int first, Tile (&
 // [snippet pipeline-group]
 // totals += scale * sums + minimum * input_sums, of one group of the chain.
 template <typename S>
-__device__ void add_group(const ScalePair* scales, int group, const Tile (&sums)[S::kTiles],
-                          const InputSums<S>& input_sums, Tile (&totals)[S::kTiles]) {
+__device__ void add_group(const typename S::Scales* scales, int group,
+                          const Tile (&sums)[S::kTiles],
+                          [[maybe_unused]] const InputSums<S>& input_sums,
+                          Tile (&totals)[S::kTiles]) {
   const int thread = threadIdx.x, g = thread % kWarp / 4;
 #pragma unroll
   for (int o = 0; o < 2 * S::kOutputTiles; ++o) {
-    const GroupScale of = scales[kTileOutputs / 2 * o + g].of[group];
-    const float scale = __half2float(__ushort_as_half(of.scale));
-    const float minimum = __half2float(__ushort_as_half(of.minimum));
+    const auto of = scales[kTileOutputs / 2 * o + g].of[group];
 #pragma unroll
     for (int i = 0; i < 2 * S::kRowTiles; ++i) {
       const int tile = o / 2 * S::kRowTiles + i / 2, element = o % 2 * 2 + i % 2;
       float& total = totals[tile].at[element];
-      total = fmaf(scale, sums[tile].at[element], total);
-      total = fmaf(minimum, input_sums[i / 2].at[element], total);
+      total = fmaf(half_bits_to_float(of.scale), sums[tile].at[element], total);
+      if constexpr (S::kAddsMinimums) {
+        total = fmaf(half_bits_to_float(of.minimum), input_sums[i / 2].at[element], total);
+      }
     }
   }
 }

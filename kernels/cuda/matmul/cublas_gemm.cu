@@ -91,9 +91,8 @@ void CublasGemm::matmul(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows 
       return multiply<__nv_bfloat16>(x, weight, y, CUDA_R_16BF, stream);
     case WeightType::kInt8:
     case WeightType::kQ4:
+    case WeightType::kQ8:
       return cuda::matmul(x, weight, y, stream);
-    case WeightType::kQ8:  // no CudaMatrix has it
-      return;
   }
 }
 

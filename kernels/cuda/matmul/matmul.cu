@@ -6,7 +6,7 @@ namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 bool can_pipeline(const CudaMatrix& weight) {
   const WeightType type = weight.type();
-  return type == WeightType::kBF16 || type == WeightType::kInt8 || type == WeightType::kQ4;
+  return type == WeightType::kBF16 || type == WeightType::kInt8 || is_grouped(type);
 }
 
 void matmul_then(Then then, ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y,

@@ -44,8 +44,8 @@ void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaS
 
 // On tensor cores, in a pipeline of asynchronous copies: reads weights once per 8 to 64 rows. The
 // tensor cores add 64 products at a time, and float32 additions do the rest. The tile changes no
-// bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: kBF16,
-// kInt8 and kQ4; for a wide tile, 163 KiB of shared memory per block (compute capability 8.0, 9.0
+// bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: all but
+// kF32 and kF16; for a wide tile, 163 KiB of shared memory per block (compute capability 8.0, 9.0
 // and 10.0).
 enum class PipelineTile {
   kRows8,

@@ -23,7 +23,8 @@
 //
 // With q4 weights, a chain has two groups of 32. The tensor cores add a group's products of q and
 // x, and its inputs, each from zero. Scale and minimum multiply the two sums in float32. So a tile
-// needs more registers, and the shape of 128 x 64 has only 64 outputs.
+// needs more registers, and the shape of 128 x 64 has only 64 outputs. q8 is the same without a
+// minimum.
 //
 // Rows vary fastest in the grid, so blocks that share weights run at the same time. L2 has the
 // weights for all but the first of them, and keeps all of x, 6 MiB for 512 rows of 3,072.
@@ -46,7 +47,7 @@ using Rows16Outputs64 = PipelineShape<T, 4, 1, 1, 2, 2, sizeof(T) == 1 ? 5 : 3>;
 template <typename T>
 using Rows32 = PipelineShape<T, 2, 1, 1, 4, 1, 8>;
 template <typename T>
-using Rows64 = PipelineShape<T, std::is_same_v<T, Q4> ? 2 : 4, 4, 2, 2, 1, 3>;
+using Rows64 = PipelineShape<T, kHasGroups<T> ? 2 : 4, 4, 2, 2, 1, 3>;
 template <typename T>
 using Rows8Wide = PipelineShape<T, 2, 1, 1, 1, 8, sizeof(T) == 1 ? 4 : 3>;
 template <typename T>
@@ -243,12 +244,15 @@ void launch_tile(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatr
 
 void matmul_pipeline(PipelineTile tile, Then then, ConstDeviceRows x, const CudaMatrix& weight,
                      DeviceRows y, cudaStream_t stream, const RopeStore& to) {
-  cpu::require(can_pipeline(weight), "weights of type bf16, int8 or q4");
+  cpu::require(can_pipeline(weight), "weights of type bf16, int8, q4 or q8");
   if (weight.type() == WeightType::kInt8) {
     return launch_tile<std::int8_t>(tile, then, x, weight, y, stream, to);
   }
   if (weight.type() == WeightType::kQ4) {
     return launch_tile<Q4>(tile, then, x, weight, y, stream, to);
+  }
+  if (weight.type() == WeightType::kQ8) {
+    return launch_tile<Q8>(tile, then, x, weight, y, stream, to);
   }
   launch_tile<__nv_bfloat16>(tile, then, x, weight, y, stream, to);
 }

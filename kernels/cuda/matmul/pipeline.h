@@ -25,13 +25,14 @@ struct PipelineShape {
   static constexpr int kOutputs = kTileOutputs * kOutputTiles * kOutputWarps;
   static constexpr int kRows = kTileRows * kRowTiles * kRowWarps;
   static constexpr int kStageInputs = kChain * kChainWarps;
-  static constexpr bool kScalesGroups = std::is_same_v<T, Q4>;
+  using Scales = typename ScalesOf<T>::Type;
+  static constexpr bool kScalesGroups = kHasGroups<T>, kAddsMinimums = std::is_same_v<T, Q4>;
 
   // In units of 16 bytes: an output's weights, and a row's inputs, in a chain.
   static constexpr int kWeightUnits = kChain / kGroup<T>, kInputUnits = kChain / 4;
   // In bytes, per chain and per stage. The scales of the groups of a chain follow its weights.
   static constexpr int kChainNumbers = 16 * kOutputs * kWeightUnits;
-  static constexpr int kChainScales = kScalesGroups ? kOutputs * sizeof(ScalePair) : 0;
+  static constexpr int kChainScales = kScalesGroups ? kOutputs * sizeof(Scales) : 0;
   static constexpr int kChainWeights = kChainNumbers + kChainScales;
   static constexpr int kChainInputs = 16 * kRows * kInputUnits;
   static constexpr int kStageWeights = kChainWarps * kChainWeights;
@@ -52,7 +53,7 @@ struct PipelineShape {
 // reads:
 //   16  inputs: 8 bytes by 4 lanes in each of 4 rows, or 16 bytes by 4 lanes in each of 2 rows
 //    8  bf16 weights: the same unit of 8 rows
-//    4  int8 weights: all units of 2 rows, which are contiguous anyway
+//    4  int8 weights: all units of 2 rows; q8 weights: 8 bytes by 4 lanes in each of 4 rows
 //    2  q4 weights: 4 bytes by 4 lanes in the same unit of 8 rows
 template <int kUnits>
 __host__ __device__ constexpr int swizzle(int r, int u) {
@@ -61,10 +62,10 @@ __host__ __device__ constexpr int swizzle(int r, int u) {
       return (u >> 3 & 1) | (r & 3) << 1;
     case 8:
       return r & 7;
-    case 2:
-      return r >> 2 & 1;
+    case 4:
+      return r & 2;
     default:
-      return 0;
+      return r >> 2 & 1;
   }
 }
 template <int kUnits>
@@ -103,12 +104,18 @@ constexpr bool no_lanes_wait_for_each_other() {
       const auto four = [=](int l) { return place_of<16>(r + l / 4, 4 * (l % 4) + u / 4); };
       const auto of_pair = [=](int l) { return place_of<16>(r + l / 4, unit_of_q4(l % 4) ^ u); };
       const auto fragment = [=](int l) { return place_of<8>(r / 8 * 8 + l, u / 2); };
+      const auto eight = [=](int l) {
+        return place_of<4>(r / 4 * 4 + l / 4, u / 8 * 2 + l % 4 / 2) + l % 2 * 8;
+      };
       const auto bytes = [=](int l) { return place_of<4>(r + l / 4, l % 4); };
       const auto word = [=](int l) { return place_of<2>(l / 4, u / 8) + 4 * (l % 4); };
       good = good && in_different_banks(16, 8, two) && in_different_banks(8, 16, four) &&
              in_different_banks(8, 16, of_pair) && in_different_banks(8, 16, fragment) &&
-             in_different_banks(8, 16, bytes) && in_different_banks(32, 4, word);
-      good = good && place_of<16>(r + 16, u ^ 3) == place_beyond<16>(place_of<16>(r, u), 16, 3) &&
+             in_different_banks(8, 16, bytes) && in_different_banks(16, 8, eight) &&
+             in_different_banks(32, 4, word);
+      good = good &&
+             place_of<4>(r % 8 + 8, u / 4) == place_beyond<4>(place_of<4>(r % 8, u / 4), 8, 0) &&
+             place_of<16>(r + 16, u ^ 3) == place_beyond<16>(place_of<16>(r, u), 16, 3) &&
              place_of<8>(r % 4 + 4, u / 2) == place_beyond<8>(place_of<8>(r % 4, u / 2), 4, 0);
     }
   }
@@ -228,10 +235,14 @@ class PipelineLoader {
     static_assert(S::kOutputs * S::kChainWarps <= S::kThreads);
     const int o = thread() % S::kOutputs, chain = thread() / S::kOutputs;
     if (chain >= S::kChainWarps) return;
-    const bool reads = first + chain < pairs_of(groups_);
-    const std::ptrdiff_t pair = reads ? first + chain : 0;
-    copies_.copy8(to + chain * S::kChainWeights + S::kChainNumbers + o * sizeof(ScalePair),
-                  scales_ + pair * scales_stride_, reads);
+    const bool reads = first + chain < (groups_ + S::kWeightUnits - 1) / S::kWeightUnits;
+    const auto* from = scales_ + std::ptrdiff_t{reads ? first + chain : 0} * scales_stride_;
+    auto* const place = to + chain * S::kChainWeights + S::kChainNumbers + o * sizeof *from;
+    if constexpr (sizeof *from == 8) {
+      copies_.copy8(place, from, reads);
+    } else {
+      copies_.copy4(place, from, reads);
+    }
   }
 
   // Inputs k .. k + 3 of each row.
@@ -268,7 +279,7 @@ class PipelineLoader {
 
   ConstDeviceRows x_;
   const unsigned char* weights_;
-  const ScalePair* scales_;  // of q4
+  const typename S::Scales* scales_;  // of groups
   int scales_stride_;
   unsigned row_bytes_;
   int groups_, first_row_;

@@ -3,9 +3,9 @@
 #include "kernels/cuda/vector4.h"
 #include "kernels/cuda/weights.h"
 
-// Products of float32 on tensor cores, which multiply bf16. Weights of bf16, int8 or q4 are exact
-// in bf16 (without their scales), and x is split into three parts of 8 bits, which hold all its 24
-// bits. Device code.
+// Products of float32 on tensor cores, which multiply bf16. Weights of bf16 and rounded ones are
+// exact in bf16 (without their scales), and x is split into three parts of 8 bits, which hold all
+// its 24 bits. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
 constexpr int kTileOutputs = 16, kTileRows = 8, kTileDepth = 16;

@@ -56,14 +56,11 @@ LlamaModel load_as(const Checkpoint& checkpoint, const LlamaConfig& config, cons
 }
 
 // A file's groups are computed with as they are, or not at all.
-void check_groups(const Checkpoint& checkpoint, const Wanted& wanted, const Backend& backend) {
+void check_groups(const Checkpoint& checkpoint, const Wanted& wanted) {
   if (!checkpoint.has_groups()) return;
   const std::string what =
       fmt::format("{}: keeps the groups of a GGUF file", checkpoint.directory().string());
   const std::string instead = "the model of make real without WEIGHTS=kept";
-  if (!backend.loads_groups()) {
-    fail("{}, which run on CPUs only: use --device cpu, or {}", what, instead);
-  }
   if (wanted.weights != WeightFormat::kStored) {
     fail("{}, which are not rounded again: leave out --{}-weights, or use {}", what, wanted.name,
          instead);
@@ -72,7 +69,7 @@ void check_groups(const Checkpoint& checkpoint, const Wanted& wanted, const Back
 }
 
 LlamaModel load(const Checkpoint& checkpoint, const Wanted& wanted, int threads, Backend& backend) {
-  check_groups(checkpoint, wanted, backend);
+  check_groups(checkpoint, wanted);
   const WeightFormat format = wanted.weights;
   const LlamaConfig config =
       wanted.shape.empty()

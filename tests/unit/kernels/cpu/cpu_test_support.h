@@ -14,6 +14,7 @@
 
 #include "kernels/cpu/cpu_backend.h"
 #include "kernels/cpu/half.h"
+#include "kernels/cpu/quantize.h"
 
 namespace specdec {
 
@@ -119,21 +120,28 @@ inline Backend& fast_backend(int threads) {
   return *backends[threads - 1];
 }
 
-// A weight matrix as a checkpoint stores it, at an odd address.
+// A row of weights of this type can be so wide, or must be wider: kQ8 has whole groups only.
+constexpr int width_for(WeightType type, int width) {
+  return type == WeightType::kQ8 ? cpu::groups_of(width) * kGroupElements : width;
+}
+
+// A weight matrix as a checkpoint stores it, at an odd address. Groups of a file are random only.
 class TestWeights {
  public:
   // Values of all magnitudes down to subnormal ones, but none that make a product overflow.
+  // REQUIRES: width == width_for(type, width).
   static TestWeights random(TestNumbers& numbers, WeightType type, int rows, int width) {
     TestWeights weights(type, rows, width);
-    for (int i = 0; i < rows * width; ++i) weights.set(i, random_bits(numbers, type));
+    if (type == WeightType::kQ8) {
+      weights.fill_groups(numbers);
+    } else {
+      for (int i = 0; i < rows * width; ++i) weights.set(i, random_bits(numbers, type));
+    }
     return weights;
   }
 
   TestWeights(WeightType type, int rows, int width)
-      : type_(type),
-        rows_(rows),
-        width_(width),
-        bytes_(static_cast<std::size_t>(rows * width) * element_size() + 1) {}
+      : type_(type), rows_(rows), width_(width), bytes_(size() + 1) {}
 
   void set(int index, std::uint32_t bits) {
     const std::size_t size = element_size();
@@ -158,7 +166,21 @@ class TestWeights {
     const std::uint32_t bits = numbers.below(16) == 0 ? tiny : number;
     return type == WeightType::kBF16 ? bits >> 16 : bits;
   }
+  void fill_groups(TestNumbers& numbers) {
+    std::vector<cpu::Q8Group> groups(size() / sizeof(cpu::Q8Group));
+    for (cpu::Q8Group& group : groups) {
+      group.scale = cpu::f16_from_float(numbers.number());
+      for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
+    }
+    std::memcpy(bytes_.data() + 1, groups.data(), size());
+  }
   std::size_t element_size() const { return type_ == WeightType::kF32 ? 4 : 2; }
+  std::size_t size() const {
+    if (type_ == WeightType::kQ8) {
+      return static_cast<std::size_t>(rows_ * cpu::groups_of(width_)) * sizeof(cpu::Q8Group);
+    }
+    return static_cast<std::size_t>(rows_ * width_) * element_size();
+  }
 
   WeightType type_;
   int rows_, width_;
