@@ -42,7 +42,7 @@ HOT = [
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi4E", 8, 128, 128),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi1ELi8E", 8, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li2ELi1ELi1ELi2ELi4E", 4, 128, 255),
-    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi1ELi1ELi2ELi2E", 8, 128, 128),
+    ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi1ELi1ELi2ELi2E", 8, 128, 168),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeI13__nv_bfloat16Li4ELi4ELi2ELi2ELi1E", 8, 128, 255),
     ("matmul/matmul_6_pipeline.cu", "PipelineShapeIaLi2ELi1ELi1ELi1ELi4E", 4, 128, 128),
     ("matmul/matmul_7_tma.cu", "matmul_tma_kernelILi8E", 0, 128, 128),   # the copy engine loads
