@@ -42,9 +42,10 @@ inline std::vector<std::byte> row_in_groups(std::span<const float> row, DType dt
   return result;
 }
 
-// Writes a checkpoint whose layers are Q4_1, and whose embedding and head are Q8_0, as most GGUF
-// files of four bits. REQUIRES: rows of whole groups.
-inline void write_kept_copy(const std::filesystem::path& from, const std::filesystem::path& to) {
+// Writes a checkpoint whose embedding and head are Q8_0, as in most GGUF files, with layers in
+// groups of this type. REQUIRES: rows of whole groups.
+inline void write_kept_copy(const std::filesystem::path& from, const std::filesystem::path& to,
+                            DType layers = DType::kQ4_1) {
   const Checkpoint checkpoint(from);
   std::vector<std::vector<std::byte>> memory;
   std::vector<NamedTensor> tensors;
@@ -55,19 +56,18 @@ inline void write_kept_copy(const std::filesystem::path& from, const std::filesy
         tensors.push_back({entry.name, view});
         continue;
       }
-      const bool has_tokens = !entry.name.starts_with("model.layers.");
+      const DType dtype = entry.name.starts_with("model.layers.") ? layers : DType::kQ8_0;
       const std::vector<float> numbers = to_float32(view);
       const auto width = static_cast<std::size_t>(view.shape[1]);
       std::vector<std::byte> all;
       for (std::size_t first = 0; first < numbers.size(); first += width) {
-        const auto row = row_in_groups(std::span(numbers).subspan(first, width),
-                                       has_tokens ? DType::kQ8_0 : DType::kQ4_1);
+        const auto row = row_in_groups(std::span(numbers).subspan(first, width), dtype);
         all.insert(all.end(), row.begin(), row.end());
       }
       memory.push_back(std::move(all));
       const std::vector<std::int64_t> shape{view.shape[0],
                                             std::ssize(memory.back()) / view.shape[0]};
-      tensors.push_back({entry.name + (has_tokens ? ".q8_0" : ".q4_1"),
+      tensors.push_back({entry.name + (dtype == DType::kQ8_0 ? ".q8_0" : ".q4_1"),
                          {DType::kU8, shape, std::span(memory.back())}});
     }
   }

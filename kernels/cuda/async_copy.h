@@ -26,8 +26,17 @@ class AsyncCopies {
   __device__ void copy4(void* to, const void* from, bool reads = true) {
     copy_few<4>(to, from, reads);
   }
-  // 8 bytes, or zeros. REQUIRES: both addresses at multiples of 8.
-  __device__ void copy8(void* to, const void* from, bool reads) { copy_few<8>(to, from, reads); }
+  // 4 or 8 bytes, or zeros. REQUIRES: both addresses at multiples of that.
+  template <int kBytes>
+  __device__ void copy_few(void* to, const void* from, bool reads) {
+#ifdef SPECDEC_EMULATED
+    queue_.add(to, from, reads ? kBytes : 0, kBytes);
+#else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)),
+                 "l"(from), "r"(reads ? kBytes : 0), "n"(kBytes)
+                 : "memory");
+#endif
+  }
 
   // All copies since the last end_group(), if any, become a group.
   __device__ void end_group() {
@@ -58,17 +67,6 @@ class AsyncCopies {
   }
 
  private:
-  template <int kBytes>
-  __device__ void copy_few(void* to, const void* from, bool reads) {
-#ifdef SPECDEC_EMULATED
-    queue_.add(to, from, reads ? kBytes : 0, kBytes);
-#else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)),
-                 "l"(from), "r"(reads ? kBytes : 0), "n"(kBytes)
-                 : "memory");
-#endif
-  }
-
 #ifdef SPECDEC_EMULATED
   emulation::CopyQueue queue_;
 #else

@@ -39,7 +39,7 @@ void with_some_rows(std::size_t rows, std::size_t row_bytes, const Job& job) {
   for (std::size_t start = 0; start < rows; start += most) job(start, std::min(most, rows - start));
 }
 
-// What the device has of a group. to: zeros.
+// Stores the q of a group as the device has them. REQUIRES: `to` is filled with zeros.
 void pack_q(const cpu::Q4Group& group, unsigned char* to) {
   for (int i = 0; i < kGroupElements; ++i) to[q4_bit(i) / 8] |= group.q(i) << q4_bit(i) % 8;
 }

@@ -9,7 +9,7 @@
 
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-// Element i's q of a q4 group, 16 bytes: the lowest of its four bits. Word c has what lane c of
+// The lowest bit of element i's q in a q4 group, which has 16 bytes. Word c has what lane c of
 // four multiplies in two steps of 16 inputs: inputs b .. b + 3 and b + 8 .. b + 11 of the group,
 // with b = 4 (c % 2) + 16 (c / 2). Their order is 0 2 4 6 1 3 5 7, so that a shift and a mask put
 // two neighbours into the halves of a word.
@@ -18,8 +18,9 @@ __host__ __device__ constexpr int q4_bit(int i) {
   return 32 * word + 4 * (number / 2 + number % 2 * 4);
 }
 
-// Element i's q of a q8 group, 32 bytes: its byte. Of each four words, the two in the middle change
-// places. So lane c's inputs, those of a q4 group, are 8 bytes side by side.
+// The byte of element i's q in a q8 group, which has 32 bytes. In each half, the two words in the
+// middle have changed places. So what lane c multiplies in two steps, see q4_bit(), are the bytes
+// 8 c .. 8 c + 7.
 __host__ __device__ constexpr int q8_byte(int i) {
   const int word = i / 4 % 4;
   return i / 16 * 16 + 4 * (word % 2 * 2 + word / 2) + i % 4;
@@ -40,7 +41,8 @@ struct alignas(2 * sizeof(Scale)) ScalePair {
 __host__ __device__ constexpr int pairs_of(int groups) { return (groups + 1) / 2; }
 
 // A weight matrix in device memory: row-major, each row padded with zeros to a multiple of 16
-// bytes. A row of groups is 16 bytes for each of q4, and 32 for each of q8; the scales are apart.
+// bytes. A row of groups has 16 bytes per q4 group, or 32 per q8 group, in the order of q4_bit() or
+// q8_byte(); the scales are apart.
 class CudaMatrix final : public WeightMatrix {
  public:
   // Uploads the parts, one below the other, with at most a few MiB of extra host memory. The

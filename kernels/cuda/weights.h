@@ -16,6 +16,7 @@ __device__ inline float to_float(std::int8_t w) { return w; }
 // Types of elements: four and eight bits, in groups.
 struct Q4 {};
 struct Q8 {};
+static_assert(sizeof(Q4) == 1 && sizeof(Q8) == 1, "for PipelineShape: a byte or less");
 
 // What CudaMatrix::scales() has of elements T.
 template <typename T>
@@ -36,18 +37,24 @@ constexpr bool kHasGroups = !std::is_same_v<typename ScalesOf<T>::Type, float>;
 __device__ inline float half_bits_to_float(std::uint16_t bits) {
   return __half2float(__ushort_as_half(bits));
 }
+// Element i's q of a q4 group.
+__device__ inline float q4_number(const unsigned* words, int i) {
+  return words[q4_bit(i) / 32] >> q4_bit(i) % 32 & 15u;
+}
 // A number q with its group's scale.
 __device__ inline float to_float(float q, Q4Scale of) {
   return fmaf(half_bits_to_float(of.scale), q, half_bits_to_float(of.minimum));
 }
 __device__ inline float to_float(float q, Q8Scale of) { return half_bits_to_float(of.scale) * q; }
 
-// The weights in one load of 16 bytes. Those of groups have a scale in common: of q4, a group, and
-// of q8, half a group.
+// The weights in one load of 16 bytes. Of q4 this is a whole group of kGroupElements, and of q8
+// half of one; so they have a scale in common.
 template <typename T>
 constexpr int kGroup = 16 / sizeof(T);
 template <>
 inline constexpr int kGroup<Q4> = kGroupElements;
+template <>
+inline constexpr int kGroup<Q8> = kGroupElements / 2;
 template <typename T>
 struct Group {
   T at[kGroup<T>];
@@ -57,9 +64,7 @@ template <>
 struct Group<Q4> {
   unsigned words[4];
   Q4Scale scale;
-  __device__ float number(int i) const {
-    return to_float(words[q4_bit(i) / 32] >> q4_bit(i) % 32 & 15u, scale);
-  }
+  __device__ float number(int i) const { return to_float(q4_number(words, i), scale); }
 };
 template <>
 struct Group<Q8> {
@@ -117,7 +122,7 @@ struct Weights {
     const int g = k / kGroupElements, i = k % kGroupElements;
     if constexpr (std::is_same_v<T, Q4>) {
       const auto* words = reinterpret_cast<const unsigned*>(row(n) + g);
-      return to_float(words[q4_bit(i) / 32] >> q4_bit(i) % 32 & 15u, group_scale(n, g));
+      return to_float(q4_number(words, i), group_scale(n, g));
     } else if constexpr (std::is_same_v<T, Q8>) {
       const auto* bytes = reinterpret_cast<const std::int8_t*>(row(n) + 2 * std::ptrdiff_t{g});
       return to_float(bytes[q8_byte(i)], group_scale(n, g));
@@ -125,13 +130,14 @@ struct Weights {
       return to_float(reinterpret_cast<const T*>(row(n))[k]);
     }
   }
-  __host__ __device__ int groups() const { return row_bytes / sizeof(uint4); }
+  // Loads of a row.
+  __host__ __device__ int loads() const { return row_bytes / sizeof(uint4); }
   // The factor of all numbers of row n.
   __device__ float scale(int n) const {
     if constexpr (std::is_same_v<T, std::int8_t>) return scales[n];
     return 1.0f;
   }
-  // Of the group g of row n.
+  // Of kGroupElements weights of row n, from weight g kGroupElements on.
   __device__ auto group_scale(int n, int g) const {
     return scales[std::ptrdiff_t{g / 2} * rows + n].of[g % 2];
   }

@@ -1,8 +1,9 @@
 // The engine on a device computes one set of bits, however its kernels are launched: as graphs or
 // one by one, early or not, with a wait after each, in pages of any size, and in passes of one
 // token or of several. On a GPU a race between two kernels moves, so each way is tried three times.
-// And they are near those of plain loops.
+// The logits are also near those of plain loops.
 #include <cstdlib>
+#include <optional>
 
 #include "tests/cuda/kernel_test.h"
 #include "tests/engine_fixture.h"
@@ -24,16 +25,18 @@ constexpr int kPrompt = 7;
 struct EngineCase {
   std::string name;
   WeightFormat format = WeightFormat::kStored;
-  bool in_groups = false;  // the checkpoint itself
+  std::optional<DType> groups = std::nullopt;  // of the layers of the checkpoint itself
 };
 
 class EngineKernel : public KernelTest, public ::testing::WithParamInterface<EngineCase> {
  protected:
   EngineKernel() {
-    if (GetParam().in_groups) write_kept_copy(golden_model(kModel), directory_.path());
+    if (const auto groups = GetParam().groups) {
+      write_kept_copy(golden_model(kModel), directory_.path(), *groups);
+    }
   }
   LoadedModel loaded_model(std::unique_ptr<Backend> backend = make_device()) const {
-    return LoadedModel(GetParam().in_groups ? directory_.path() : golden_model(kModel),
+    return LoadedModel(GetParam().groups ? directory_.path() : golden_model(kModel),
                        std::move(backend), GetParam().format);
   }
   void TearDown() override {
@@ -151,7 +154,8 @@ TEST_P(EngineKernel, TheBitsDependOnTheText) {
 INSTANTIATE_TEST_SUITE_P(Formats, EngineKernel,
                          ::testing::Values(EngineCase{"stored"},
                                            EngineCase{"q4", WeightFormat::kQ4},
-                                           EngineCase{.name = "kept", .in_groups = true}),
+                                           EngineCase{.name = "q4_1", .groups = DType::kQ4_1},
+                                           EngineCase{.name = "q8_0", .groups = DType::kQ8_0}),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

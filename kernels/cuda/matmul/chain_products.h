@@ -47,8 +47,7 @@ struct StepOperands<std::int8_t> {
           *reinterpret_cast<const uint4*>(chain + place_beyond<kUnits>(place, output, 0));
       return step < 2 ? (step == 0 ? w.x : w.y) : (step == 2 ? w.z : w.w);
     };
-    const unsigned upper = four(o), lower = four(o + 8);
-    return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
+    return fragment_of_int8(four(o), four(o + 8));
   }
   static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
     const int place = place_beyond<16>(place_of<16>(g, 4 * c), r, step);
@@ -70,7 +69,7 @@ struct StepOperands<Q4> {
              bf16_pair_of_q4(lower, p + 1)}};
   }
   static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
-    const int place = place_of<16>(g, unit_of_q4(c));
+    const int place = place_of<16>(g, unit_of_group(c));
     return *reinterpret_cast<const Vector4*>(
         chain + place_beyond<16>(place, r, step / 2 * 8 + step % 2 * 2));
   }
@@ -80,15 +79,13 @@ template <>
 struct StepOperands<Q8> {
   static constexpr int kUnits = 4;
   static __device__ FragmentA weights(const unsigned char* chain, int o, int step) {
-    const int thread = threadIdx.x, lane = thread % kWarp, g = lane / 4, c = lane % 4;
-    const int place = place_of<kUnits>(g, c / 2) + c % 2 * 8;
+    const int thread = threadIdx.x, lane = thread % kWarp, place = place_of_q8(lane / 4, lane % 4);
     const auto four = [&](int output) {  // 8 bytes, shared by two steps
       const uint2 w = *reinterpret_cast<const uint2*>(
           chain + place_beyond<kUnits>(place, output, step / 2 * 2));
       return step % 2 == 0 ? w.x : w.y;
     };
-    const unsigned upper = four(o), lower = four(o + 8);
-    return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
+    return fragment_of_int8(four(o), four(o + 8));
   }
   static __device__ Vector4 inputs(const unsigned char* chain, int r, int step, int g, int c) {
     return StepOperands<Q4>::inputs(chain, r, step, g, c);
@@ -144,7 +141,7 @@ __device__ void multiply_steps(const ChainOperands<S>& chain, int first, Tile (&
 }
 
 // [snippet pipeline-group]
-// totals += scale * sums + minimum * input_sums, of one group of the chain.
+// totals += scale * sums, and for q4 + minimum * input_sums, of one group of the chain.
 template <typename S>
 __device__ void add_group(const typename S::Scales* scales, int group,
                           const Tile (&sums)[S::kTiles],
@@ -154,11 +151,12 @@ __device__ void add_group(const typename S::Scales* scales, int group,
 #pragma unroll
   for (int o = 0; o < 2 * S::kOutputTiles; ++o) {
     const auto of = scales[kTileOutputs / 2 * o + g].of[group];
+    const float scale = half_bits_to_float(of.scale);
 #pragma unroll
     for (int i = 0; i < 2 * S::kRowTiles; ++i) {
       const int tile = o / 2 * S::kRowTiles + i / 2, element = o % 2 * 2 + i % 2;
       float& total = totals[tile].at[element];
-      total = fmaf(half_bits_to_float(of.scale), sums[tile].at[element], total);
+      total = fmaf(scale, sums[tile].at[element], total);
       if constexpr (S::kAddsMinimums) {
         total = fmaf(half_bits_to_float(of.minimum), input_sums[i / 2].at[element], total);
       }

@@ -18,7 +18,7 @@ void matmul_naive(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cud
 // One warp per element of y. Reads weights T times; a warp's lanes are side by side.
 void matmul_warp(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
-// The same with loads of 16 bytes: 4, 8 or 16 weights per lane.
+// The same with loads of 16 bytes: 4 to 32 weights per lane.
 void matmul_vector(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
 // What the kernel does with the products p = x W^T (its epilogue).
@@ -43,10 +43,10 @@ void matmul_rows(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cuda
 void matmul_mma(ConstDeviceRows x, const CudaMatrix& weight, DeviceRows y, cudaStream_t stream);
 
 // On tensor cores, in a pipeline of asynchronous copies: reads weights once per 8 to 64 rows. The
-// tensor cores add 64 products at a time, and float32 additions do the rest. The tile changes no
-// bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or whose q are: all but
-// kF32 and kF16; for a wide tile, 163 KiB of shared memory per block (compute capability 8.0, 9.0
-// and 10.0).
+// tensor cores add 64 products at a time, or those of a group, and float32 additions do the rest.
+// The tile changes no bits. REQUIRES: can_pipeline(weight), so weights that are exact in bf16, or
+// whose q are: all but kF32 and kF16; for a wide tile, 163 KiB of shared memory per block (compute
+// capability 8.0, 9.0 and 10.0).
 enum class PipelineTile {
   kRows8,
   kRows16,

@@ -19,7 +19,7 @@ __global__ void matmul_vector_kernel(ConstDeviceRows x, Weights<T> weight, Devic
   if (n >= weight.rows) return;
   const float* row = row_of(x, t);
   float total = 0.0f;
-  for (int g = lane; g < weight.groups(); g += kWarp) {
+  for (int g = lane; g < weight.loads(); g += kWarp) {
     const Group<T> w = weight.group(n, g);
 #pragma unroll
     for (int j = 0; j < kGroup<T>; j += 4) {

@@ -63,7 +63,7 @@ __device__ void prefetch_first(const Weights<T>& weight, const BlockOutputs<T>& 
   constexpr int kSteps = 2;
   const int step = blockDim.x;
   int g = threadIdx.x;
-  for (int n = 0; n < kSteps && g < weight.groups(); ++n, g += step) {
+  for (int n = 0; n < kSteps && g < weight.loads(); ++n, g += step) {
     for (const int o : outputs.at) prefetch(weight.row(o) + g);
   }
 }
@@ -79,7 +79,7 @@ __device__ void multiply(const ConstDeviceRows& x, const Weights<T>& weight, int
   const uint4* of_outputs[kOutputs];
 #pragma unroll
   for (int o = 0; o < kOutputs; ++o) of_outputs[o] = weight.row(outputs.at[o]);
-  const int last = weight.groups() - 1, step = blockDim.x;
+  const int last = weight.loads() - 1, step = blockDim.x;
   Group<T> next[kOutputs];
   const auto load = [&](int g) {  // past the end, repeat the last group
 #pragma unroll
@@ -166,7 +166,7 @@ template <typename T, int kRows>
 void launch_rows(Then then, ConstDeviceRows x, const Weights<T>& w, DeviceRows y,
                  cudaStream_t stream) {
   const bool whole = is_aligned(x.data) && x.stride % 4 == 0 && x.width % kGroup<T> == 0;
-  const unsigned warps = std::clamp(blocks_for(w.groups(), 2 * kWarp), 1u, unsigned{kMostWarps});
+  const unsigned warps = std::clamp(blocks_for(w.loads(), 2 * kWarp), 1u, unsigned{kMostWarps});
   launch(whole ? matmul_rows_kernel<T, kRows, true> : matmul_rows_kernel<T, kRows, false>,
          blocks_for(x.rows, kRows) * blocks_for(y.width, columns_of_block(then)), warps * kWarp, 0,
          early(stream), x, w, y, then);

@@ -23,7 +23,7 @@ using Bf16 = __nv_bfloat16;
 // A lane's weights of output n: 8 from k on. Past the end of a row they are zeros; past the last
 // row, repeat the last row.
 __device__ Group<Bf16> load_weights(const Weights<Bf16>& weight, int n, int k) {
-  if (k >= weight.groups() * kLaneInputs) return {};
+  if (k >= weight.loads() * kLaneInputs) return {};
   return weight.group(min(n, weight.rows - 1), k / kLaneInputs);
 }
 

@@ -37,7 +37,7 @@
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 namespace {
 
-// Weights of a byte or less take half the room at most, so there are more stages.
+// Weights of a byte or less take about half the room, so there are more stages.
 template <typename T>
 using Rows8 = PipelineShape<T, 2, 1, 1, 1, 4, sizeof(T) == 1 ? 5 : 3>;
 template <typename T>

@@ -83,7 +83,7 @@ class Piece {
   // Past the end of a row, inputs and weights are zeros, and so are whole chains.
   __device__ float input(const float* row, int k) const { return k < x_.width ? row[k] : 0.0f; }
   __device__ unsigned two_weights(int o, int k) const {
-    if (k >= weight_.groups() * kGroup<Bf16>) return 0;
+    if (k >= weight_.loads() * kGroup<Bf16>) return 0;
     const int n = min(first_output() + o, weight_.rows - 1);
     return reinterpret_cast<const unsigned*>(weight_.row(n))[k / 2];
   }

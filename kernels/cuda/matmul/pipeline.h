@@ -8,7 +8,8 @@
 // where it is stored. Device code.
 namespace specdec::cuda::inline SPECDEC_CUDA_BUILD {
 
-constexpr int kChain = 64;  // inputs; the tensor cores alone add their products
+// Inputs, whose products the tensor cores alone add; of groups, they add those of each group.
+constexpr int kChain = 64;
 
 // How a block divides a tile of y. A warp has kOutputTiles x kRowTiles tiles of 16 x 8. The warps
 // divide the outputs, the rows and the chains of a stage, which has kChainWarps chains. kStages
@@ -64,7 +65,7 @@ __host__ __device__ constexpr int swizzle(int r, int u) {
       return r & 7;
     case 4:
       return r & 2;
-    default:
+    case 2:
       return r >> 2 & 1;
   }
 }
@@ -92,7 +93,12 @@ constexpr bool in_different_banks(int lanes, int bytes, Place place) {
   return true;
 }
 // Where a group's inputs of lane c begin, in units of 4; see q4_bit().
-__host__ __device__ constexpr int unit_of_q4(int c) { return c % 2 + c / 2 * 4; }
+__host__ __device__ constexpr int unit_of_group(int c) { return c % 2 + c / 2 * 4; }
+
+// Where lane c's q of a q8 group begin, in row r of a chain.
+__host__ __device__ constexpr int place_of_q8(int r, int c) {
+  return place_of<4>(r, c / 2) + c % 2 * 8;
+}
 
 constexpr bool no_lanes_wait_for_each_other() {
   bool good = true;
@@ -102,10 +108,10 @@ constexpr bool no_lanes_wait_for_each_other() {
         return place_of<16>(r / 4 * 4 + l / 4, u + l % 4 / 2) + l % 2 * 8;
       };
       const auto four = [=](int l) { return place_of<16>(r + l / 4, 4 * (l % 4) + u / 4); };
-      const auto of_pair = [=](int l) { return place_of<16>(r + l / 4, unit_of_q4(l % 4) ^ u); };
+      const auto of_pair = [=](int l) { return place_of<16>(r + l / 4, unit_of_group(l % 4) ^ u); };
       const auto fragment = [=](int l) { return place_of<8>(r / 8 * 8 + l, u / 2); };
       const auto eight = [=](int l) {
-        return place_of<4>(r / 4 * 4 + l / 4, u / 8 * 2 + l % 4 / 2) + l % 2 * 8;
+        return place_beyond<4>(place_of_q8(r % 8 / 4 * 4 + l / 4, l % 4), r / 8 * 8, u / 8 * 2);
       };
       const auto bytes = [=](int l) { return place_of<4>(r + l / 4, l % 4); };
       const auto word = [=](int l) { return place_of<2>(l / 4, u / 8) + 4 * (l % 4); };
@@ -159,7 +165,7 @@ class PipelineLoader {
       : x_(x),
         weights_(weight.data),
         row_bytes_(weight.row_bytes),
-        groups_(weight.groups()),
+        units_(weight.loads()),
         first_row_(block.t + thread() / kInputsOfRow),
         aligned_(aligned) {
 #pragma unroll
@@ -187,7 +193,7 @@ class PipelineLoader {
   // Asks L2 for the weights of a stage that is requested later.
   __device__ void prefetch_weights(int stage) {
     const int g = stage * kWeightsOfRow + thread() % kWeightsOfRow;
-    if (g % kUnitsOfLine != 0 || g >= groups_ || thread() / kWeightsOfRow >= S::kOutputs) return;
+    if (g % kUnitsOfLine != 0 || g >= units_ || thread() / kWeightsOfRow >= S::kOutputs) return;
 #pragma unroll
     for (int i = 0; i < kWeightCopies; ++i) {
       prefetch(weights_ + 16 * std::ptrdiff_t{g} + std::size_t{weight_rows_[i]} * row_bytes_);
@@ -215,13 +221,13 @@ class PipelineLoader {
 
   static __device__ int thread() { return threadIdx.x; }
 
-  // Group g of each output's weights.
+  // Unit g of each output's weights.
   __device__ void copy_weights(unsigned char* to, int g) {
     if (kWeightStep > S::kOutputs && thread() / kWeightsOfRow >= S::kOutputs) return;
     const int unit = thread() % kWeightsOfRow, chain = unit / S::kWeightUnits;
     const int place = chain * S::kChainWeights +
                       place_of<S::kWeightUnits>(thread() / kWeightsOfRow, unit % S::kWeightUnits);
-    const int bytes = g < groups_ ? 16 : 0;
+    const int bytes = g < units_ ? 16 : 0;
     const unsigned char* const from = weights_ + 16 * std::ptrdiff_t{bytes > 0 ? g : 0};
 #pragma unroll
     for (int i = 0; i < kWeightCopies; ++i) {
@@ -233,16 +239,13 @@ class PipelineLoader {
   // The scales of a stage, whose first chain has this number: of one output and chain per thread.
   __device__ void copy_scales(unsigned char* to, int first) {
     static_assert(S::kOutputs * S::kChainWarps <= S::kThreads);
+    static_assert(kChain == 2 * kGroupElements, "a ScalePair for each chain");
     const int o = thread() % S::kOutputs, chain = thread() / S::kOutputs;
     if (chain >= S::kChainWarps) return;
-    const bool reads = first + chain < (groups_ + S::kWeightUnits - 1) / S::kWeightUnits;
+    const bool reads = (first + chain) * kChain < x_.width;
     const auto* from = scales_ + std::ptrdiff_t{reads ? first + chain : 0} * scales_stride_;
     auto* const place = to + chain * S::kChainWeights + S::kChainNumbers + o * sizeof *from;
-    if constexpr (sizeof *from == 8) {
-      copies_.copy8(place, from, reads);
-    } else {
-      copies_.copy4(place, from, reads);
-    }
+    copies_.template copy_few<sizeof *from>(place, from, reads);
   }
 
   // Inputs k .. k + 3 of each row.
@@ -282,7 +285,7 @@ class PipelineLoader {
   const typename S::Scales* scales_;  // of groups
   int scales_stride_;
   unsigned row_bytes_;
-  int groups_, first_row_;
+  int units_, first_row_;
   bool aligned_;
   unsigned weight_rows_[kWeightCopies];
   AsyncCopies copies_;

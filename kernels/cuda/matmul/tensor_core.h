@@ -86,6 +86,11 @@ __device__ unsigned bf16_pair(unsigned four) {
   return leading_bits(number(kFirst), number(kFirst + 1));
 }
 
+// The fragment of a lane's four int8 of each of outputs g and g + 8.
+__device__ inline FragmentA fragment_of_int8(unsigned upper, unsigned lower) {
+  return {{bf16_pair<0>(upper), bf16_pair<0>(lower), bf16_pair<2>(upper), bf16_pair<2>(lower)}};
+}
+
 // Numbers p and p + 4 of eight q as bf16, which are neighbours by q4_bit(). Between 128 and 256,
 // the last bit of bf16 counts ones. So the bits of q make 128 + q there, in both halves of a word.
 __device__ inline unsigned bf16_pair_of_q4(unsigned eight, int p) {

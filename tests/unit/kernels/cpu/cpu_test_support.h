@@ -120,12 +120,13 @@ inline Backend& fast_backend(int threads) {
   return *backends[threads - 1];
 }
 
-// A row of weights of this type can be so wide, or must be wider: kQ8 has whole groups only.
+// The smallest width from `width` on that a row of this type can have: kQ8 has whole groups only.
 constexpr int width_for(WeightType type, int width) {
   return type == WeightType::kQ8 ? cpu::groups_of(width) * kGroupElements : width;
 }
 
-// A weight matrix as a checkpoint stores it, at an odd address. Groups of a file are random only.
+// A weight matrix as a checkpoint stores it, at an odd address. Only random() makes kQ8; set() is
+// for single elements.
 class TestWeights {
  public:
   // Values of all magnitudes down to subnormal ones, but none that make a product overflow.
