@@ -67,6 +67,8 @@ __host__ __device__ constexpr int swizzle(int r, int u) {
       return r & 2;
     case 2:
       return r >> 2 & 1;
+    default:
+      return 0;
   }
 }
 template <int kUnits>
