@@ -86,7 +86,7 @@ TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
       const TestRows rows =
           run(exact ? matmul_pipeline_store : matmul_rows, numbers, x.view(), matrix);
       EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
-      // Sums of so many terms in another order have other bits, so the comparison distinguishes
+      // In another order, a sum of so many terms has other bits: the comparison distinguishes
       // kernels.
       EXPECT_FALSE(
           same_rows(run(exact ? matmul_rows : matmul_warp, numbers, x.view(), matrix), rows));
