@@ -86,8 +86,7 @@ TEST_F(MatmulKernel, TheEnginesIsOneForEachTypeOfWeights) {
       const TestRows rows =
           run(exact ? matmul_pipeline_store : matmul_rows, numbers, x.view(), matrix);
       EXPECT_TRUE(same_rows(run(matmul, numbers, x.view(), matrix), rows));
-      // In another order, a sum of so many terms has other bits: the comparison distinguishes
-      // kernels.
+      // The bits of a long sum depend on its order, so the two kernels can be told apart.
       EXPECT_FALSE(
           same_rows(run(exact ? matmul_rows : matmul_warp, numbers, x.view(), matrix), rows));
       const DeviceMatrix device_x(x.view()), y(count, 33);
@@ -132,11 +131,7 @@ TEST_F(MatmulKernel, NanInRoundedWeightsStaysInItsOutput) {
 // The same in groups of a file.
 TEST_F(MatmulKernel, ANanScaleOfAFileStaysInItsOutput) {
   TestNumbers numbers(9);
-  std::vector<cpu::Q8Group> groups(9 * 3);
-  for (cpu::Q8Group& group : groups) {
-    group.scale = cpu::f16_from_float(numbers.number());
-    group.q.fill(1);
-  }
+  std::vector<cpu::Q8Group> groups = random_groups(numbers, 9 * 3);
   groups[5 * 3 + 2].scale = 0x7e00;
   const HostMatrix file{WeightType::kQ8, std::as_bytes(std::span(groups)), 9, 96};
   const CudaMatrix matrix(device(), {&file, 1}, WeightFormat::kStored);

@@ -56,11 +56,7 @@ TEST(CpuBits, RoundedMatmul) {
 TEST(CpuBits, MatmulWithGroupsOfEightBits) {
   for (Backend* backend : {&plain_backend(), &fast_backend(2)}) {
     TestNumbers numbers(45);
-    std::vector<cpu::Q8Group> groups(131 * 16);
-    for (cpu::Q8Group& group : groups) {
-      group.scale = cpu::f16_from_float(numbers.number());
-      for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
-    }
+    const std::vector<cpu::Q8Group> groups = random_groups(numbers, 131 * 16);
     const HostMatrix host{WeightType::kQ8, std::as_bytes(std::span(groups)), 131, 512};
     const TestRows x = TestRows::random(numbers, 13, 512);
     TestRows y(13, 131);

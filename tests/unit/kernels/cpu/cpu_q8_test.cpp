@@ -19,12 +19,8 @@ class GroupsOfAFile {
   GroupsOfAFile(TestNumbers& numbers, int rows, int width)
       : rows_(rows),
         width_(width),
-        groups_(static_cast<std::size_t>(rows * cpu::groups_of(width))),
+        groups_(random_groups(numbers, static_cast<std::size_t>(rows * cpu::groups_of(width)))),
         bytes_(groups_.size() * sizeof(Q8Group) + 1) {
-    for (Q8Group& group : groups_) {
-      group.scale = cpu::f16_from_float(numbers.number());
-      for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
-    }
     store();
   }
 

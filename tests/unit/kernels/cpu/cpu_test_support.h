@@ -125,6 +125,16 @@ constexpr int width_for(WeightType type, int width) {
   return type == WeightType::kQ8 ? cpu::groups_of(width) * kGroupElements : width;
 }
 
+// Groups as a file holds them.
+inline std::vector<cpu::Q8Group> random_groups(TestNumbers& numbers, std::size_t count) {
+  std::vector<cpu::Q8Group> groups(count);
+  for (cpu::Q8Group& group : groups) {
+    group.scale = cpu::f16_from_float(numbers.number());
+    for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
+  }
+  return groups;
+}
+
 // A weight matrix as a checkpoint stores it, at an odd address. Only random() makes kQ8; set() is
 // for single elements.
 class TestWeights {
@@ -134,7 +144,8 @@ class TestWeights {
   static TestWeights random(TestNumbers& numbers, WeightType type, int rows, int width) {
     TestWeights weights(type, rows, width);
     if (type == WeightType::kQ8) {
-      weights.fill_groups(numbers);
+      const auto groups = random_groups(numbers, weights.size() / sizeof(cpu::Q8Group));
+      std::memcpy(weights.bytes_.data() + 1, groups.data(), weights.size());
     } else {
       for (int i = 0; i < rows * width; ++i) weights.set(i, random_bits(numbers, type));
     }
@@ -166,14 +177,6 @@ class TestWeights {
     const std::uint32_t tiny = numbers.bits() & 0x807fffffu;
     const std::uint32_t bits = numbers.below(16) == 0 ? tiny : number;
     return type == WeightType::kBF16 ? bits >> 16 : bits;
-  }
-  void fill_groups(TestNumbers& numbers) {
-    std::vector<cpu::Q8Group> groups(size() / sizeof(cpu::Q8Group));
-    for (cpu::Q8Group& group : groups) {
-      group.scale = cpu::f16_from_float(numbers.number());
-      for (std::int8_t& q : group.q) q = static_cast<std::int8_t>(numbers.bits());
-    }
-    std::memcpy(bytes_.data() + 1, groups.data(), size());
   }
   std::size_t element_size() const { return type_ == WeightType::kF32 ? 4 : 2; }
   std::size_t size() const {
