@@ -8,6 +8,12 @@
 namespace specdec {
 namespace {
 
+// Values that became one.
+struct Pool {
+  double mean = 0;
+  int size = 0;
+};
+
 // The seconds per row from a to b.
 double slope(const CostCurve::Point& a, const CostCurve::Point& b) {
   return (b.seconds - a.seconds) / (b.rows - a.rows);
@@ -15,12 +21,34 @@ double slope(const CostCurve::Point& a, const CostCurve::Point& b) {
 
 }  // namespace
 
-// More rows never take less time: where a measurement says so, it is noise, as for make_profile().
+// Pools adjacent violators (Ayer et al., 1955): a value below the pool before it joins that pool,
+// whose mean may then lie below that of the one before.
+std::vector<double> isotonic(std::span<const double> values) {
+  std::vector<Pool> pools;
+  for (const double value : values) {
+    Pool last = {value, 1};
+    for (; !pools.empty() && pools.back().mean > last.mean; pools.pop_back()) {
+      const Pool& before = pools.back();
+      const int size = before.size + last.size;
+      last = {(before.mean * before.size + last.mean * last.size) / size, size};
+    }
+    pools.push_back(last);
+  }
+  std::vector<double> result;
+  result.reserve(values.size());
+  for (const Pool& pool : pools) result.insert(result.end(), pool.size, pool.mean);
+  return result;
+}
+
+// More rows never take less time: where a measurement says so, it is noise.
 CostCurve::CostCurve(std::vector<Point> measured) {
   SPECDEC_CHECK(!measured.empty() && measured[0].rows == 1, "points from 1 row on");
-  for (std::size_t i = measured.size() - 1; i > 0; i--) {
-    SPECDEC_CHECK(measured[i - 1].rows < measured[i].rows, "points in ascending order");
-    measured[i - 1].seconds = std::min(measured[i - 1].seconds, measured[i].seconds);
+  std::vector<double> seconds;
+  for (const Point& point : measured) seconds.push_back(point.seconds);
+  seconds = isotonic(seconds);
+  for (std::size_t i = 0; i < measured.size(); i++) {
+    SPECDEC_CHECK(i == 0 || measured[i - 1].rows < measured[i].rows, "points in ascending order");
+    measured[i].seconds = seconds[i];
   }
   for (const Point& point : measured) {
     while (hull_.size() > 1 && slope(hull_.back(), point) <= slope(hull_.end()[-2], hull_.back())) {

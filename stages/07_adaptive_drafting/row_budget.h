@@ -5,6 +5,10 @@
 
 namespace specdec {
 
+// Isotonic regression: the values that never fall and whose squared distance to these is smallest.
+// Each is the mean of a stretch of the given values.
+std::vector<double> isotonic(std::span<const double> values);
+
 // T(M): what a pass over M rows takes, between and beyond the measured numbers of rows. It is the
 // lower convex hull of the measurements, so no row costs less than the row before it: when a row
 // does not pay, no later one does.

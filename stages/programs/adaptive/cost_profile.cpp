@@ -98,9 +98,7 @@ CostProfile make_profile(const Json& key, std::vector<double> target_pass, doubl
                          double draft_round) {
   SPECDEC_CHECK(!target_pass.empty() && draft_step >= 0 && draft_round >= 0,
                 "seconds of passes and drafts");
-  for (std::size_t i = target_pass.size() - 1; i > 0; i--) {
-    target_pass[i - 1] = std::min(target_pass[i - 1], target_pass[i]);
-  }
+  target_pass = isotonic(target_pass);
   SPECDEC_CHECK(target_pass[0] > 0, "a pass to take time");
   return {key.dump(), std::move(target_pass), draft_step, draft_round};
 }

@@ -44,8 +44,8 @@ struct CostProfile {
                                   const RoundCapacity& capacity = Capacity::of_chain) const;
 };
 
-// Makes a profile from measured seconds. More rows never take less time; if a measurement
-// contradicts that, it is noise, and the fewer rows get the time of the more rows.
+// Makes a profile from measured seconds. More rows never take less time: where a measurement says
+// so, it is noise, and isotonic() removes it.
 // REQUIRES: at least one pass; seconds of passes above 0, other times at least 0.
 CostProfile make_profile(const Json& key, std::vector<double> target_pass, double draft_step,
                          double draft_round = 0);

@@ -232,17 +232,13 @@ void repeat(const std::function<void()>& sweep) {
   show_progress(1);
 }
 
-// Other processes can only make samples slower, and a profile is used for long, so a result is a
-// low quantile: one sample in eight is faster.
-double fast(const std::vector<double>& samples) { return quantile(samples, 0.125); }
-
 // The costs of drafts, from the seconds of rounds with 1, 2, ... drafts. A draft model takes a step
 // for each. What heads take depends on K less or more, so theirs is the line from the fewest drafts
 // to the most.
 CostProfile with_drafts(const Json& key, std::vector<double> target_pass,
                         const std::vector<std::vector<double>>& drafting, bool of_heads) {
   if (of_heads) {
-    const double one = fast(drafting.front()), all = fast(drafting.back());
+    const double one = median(drafting.front()), all = median(drafting.back());
     const double step = std::max(0.0, (all - one) / std::max(1, int_size(drafting) - 1));
     return make_profile(key, std::move(target_pass), step, std::max(0.0, one - step));
   }
@@ -250,7 +246,7 @@ CostProfile with_drafts(const Json& key, std::vector<double> target_pass,
   for (int K = 1; K <= int_size(drafting); K++) {
     for (const double seconds : drafting[K - 1]) steps.push_back(seconds / K);
   }
-  return make_profile(key, std::move(target_pass), fast(steps));
+  return make_profile(key, std::move(target_pass), median(steps));
 }
 
 // Positions that both models have.
@@ -285,7 +281,7 @@ CostProfile measure(const RunOptions& options, const ModelFiles& files, const Ll
     }
   });
   std::vector<double> target_pass;
-  for (const std::vector<double>& samples : passes) target_pass.push_back(fast(samples));
+  for (const std::vector<double>& samples : passes) target_pass.push_back(median(samples));
   return with_drafts(key, std::move(target_pass), drafting, of_heads);
 }
 
@@ -297,10 +293,10 @@ std::vector<int> counts_up_to(int most) {
   return counts;
 }
 
-std::vector<CostCurve::Point> fast_points(std::span<const int> counts,
-                                          std::span<const std::vector<double>> samples) {
+std::vector<CostCurve::Point> median_points(std::span<const int> counts,
+                                            std::span<const std::vector<double>> samples) {
   std::vector<CostCurve::Point> points;
-  for (std::size_t i = 0; i < counts.size(); i++) points.push_back({counts[i], fast(samples[i])});
+  for (std::size_t i = 0; i < counts.size(); i++) points.push_back({counts[i], median(samples[i])});
   return points;
 }
 
@@ -331,9 +327,9 @@ CostProfile measure_by_rows(const RunOptions& options, const ModelFiles& files,
       round(most[n], K);
     }
   });
-  const std::vector<CostCurve::Point> by_rows = fast_points(rows, passes),
-                                      first_drafts = fast_points(drafting, one);
-  std::vector<CostCurve::Point> next_drafts = fast_points(drafting, most);
+  const std::vector<CostCurve::Point> by_rows = median_points(rows, passes),
+                                      first_drafts = median_points(drafting, one);
+  std::vector<CostCurve::Point> next_drafts = median_points(drafting, most);
   for (std::size_t i = 0; K > 1 && i < next_drafts.size(); i++) {
     const double more = next_drafts[i].seconds - first_drafts[i].seconds;
     next_drafts[i].seconds = std::max(kLeastSeconds, more / (K - 1));

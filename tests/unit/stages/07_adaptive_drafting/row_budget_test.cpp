@@ -26,6 +26,40 @@ CostCurve curve() { return CostCurve({{1, 1.0}, {2, 1.05}, {4, 1.2}, {8, 1.7}, {
 
 // ---- costs
 
+double mean(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+// Its other definition: of all stretches that end at i or later, the smallest mean, and of these
+// for all beginnings up to i the largest.
+double isotonic_at(std::span<const double> values, std::size_t i) {
+  double largest = -1;
+  for (std::size_t first = 0; first <= i; first++) {
+    double smallest = std::numeric_limits<double>::max();
+    for (std::size_t end = i + 1; end <= values.size(); end++) {
+      smallest = std::min(smallest, mean(values.subspan(first, end - first)));
+    }
+    largest = std::max(largest, smallest);
+  }
+  return largest;
+}
+
+TEST(IsotonicTest, IsTheLargestOfTheSmallestMeans) {
+  EXPECT_TRUE(isotonic({}).empty());
+  std::mt19937 random(1);
+  for (int i = 0; i < 500; i++) {
+    std::vector<double> values(1 + i % 12);
+    for (double& value : values) value = static_cast<double>(random() % 8);
+    const std::vector<double> found = isotonic(values);
+    ASSERT_EQ(found.size(), values.size());
+    EXPECT_TRUE(std::ranges::is_sorted(found));
+    for (std::size_t at = 0; at < values.size(); at++) {
+      EXPECT_NEAR(found[at], isotonic_at(values, at), 1e-12);
+    }
+    EXPECT_EQ(isotonic(found), found) << "to the bit, as a profile comes back from its file";
+  }
+}
+
 TEST(CostCurveTest, IsTheLowerConvexHullOfMonotoneCosts) {
   //                              noise: fewer rows took longer; a bump; a step; a dent
   const CostCurve bumpy({{1, 1.2}, {2, 1.0}, {3, 1.5}, {4, 1.2}, {6, 2.0}, {8, 2.0}});
@@ -34,10 +68,11 @@ TEST(CostCurveTest, IsTheLowerConvexHullOfMonotoneCosts) {
     EXPECT_GE(bumpy.of_next_row(rows), last - 1e-12) << rows;
     last = bumpy.of_next_row(rows);
   }
-  EXPECT_DOUBLE_EQ(bumpy.seconds(1), 1.0);
-  EXPECT_DOUBLE_EQ(bumpy.seconds(3), 1.1) << "between 2 and 4, below the bump";
+  EXPECT_DOUBLE_EQ(bumpy.seconds(1), 1.1) << "the mean of 1 and 2";
+  EXPECT_DOUBLE_EQ(bumpy.seconds(3), 1.225) << "between 2 and 4";
+  EXPECT_DOUBLE_EQ(bumpy.seconds(6), 1.675) << "between 4 and 8, below the bump";
   EXPECT_DOUBLE_EQ(bumpy.seconds(8), 2.0);
-  EXPECT_DOUBLE_EQ(bumpy.seconds(10), 2.4) << "beyond the last point as before it";
+  EXPECT_DOUBLE_EQ(bumpy.seconds(10), 2.325) << "beyond the last point as before it";
   EXPECT_DOUBLE_EQ(CostCurve({{1, 2.0}}).seconds(7), 2.0);
 }
 

@@ -25,11 +25,11 @@ TEST(CostProfileTest, CAndVAndWhatRoundsCost) {
   const CostProfile profile = example();
   EXPECT_DOUBLE_EQ(profile.c(), 0.25);
   EXPECT_DOUBLE_EQ(profile.v(1), 1);
-  EXPECT_DOUBLE_EQ(profile.v(2), 1.25) << "not 1.5: three rows took less, so that was noise";
-  EXPECT_DOUBLE_EQ(profile.v(3), 1.25);
+  EXPECT_DOUBLE_EQ(profile.v(2), 1.375) << "not 1.5: three rows took less, so that was noise";
+  EXPECT_DOUBLE_EQ(profile.v(3), 1.375);
   EXPECT_DOUBLE_EQ(profile.v(4), 2.5);
   EXPECT_EQ(profile.largest_spec_length(), 3);
-  EXPECT_EQ(profile.round_costs(2), (std::vector<double>{1, 1.5, 1.75}));
+  EXPECT_EQ(profile.round_costs(2), (std::vector<double>{1, 1.625, 1.875}));
   EXPECT_EQ(profile.round_costs(16).size(), 4u) << "no more than was measured";
 }
 
@@ -187,7 +187,7 @@ TEST(ProfileTextTest, SaysWhatItGoesByAndWhereItCannotPay) {
   const CostProfile profile = parse_profile(to_json(example()).dump(), "p.json");
   const AdaptiveSpecLength policy(profile.round_costs(16));
   EXPECT_EQ(announcement(profile, policy),
-            "auto: c 0.250, v(2) 1.25, v(4) 2.50 (p.json); first K 2\n");
+            "auto: c 0.250, v(2) 1.38, v(4) 2.50 (p.json); first K 2\n");
   const CostProfile dear = make_profile(kKey, {1, 2, 3}, 0.1);
   EXPECT_THAT(announcement(dear, AdaptiveSpecLength(dear.round_costs(16))),
               HasSubstr("first K 0\nspeculation cannot pay here, whatever is accepted"));
