@@ -288,11 +288,11 @@ class Browser(unittest.TestCase):
           get('preset-3b-1b').click(); note('bytes');
           put('alpha', 0.38); put('K', 3); note('alpha_below_c');
           put('K', ''); put('alpha', 7); note('nonsense');
-          get('preset-embedded').click(); put('alpha-slider', 0.8); put('K-slider', 5); note('embedded');
+          get('preset-embedded').click(); put('alpha-slider', 0.8); put('K-slider', 16); note('embedded');
           document.querySelector('input[value=constant]').click(); put('v', 3.26); note('constant');"""
         cases = {"bytes": (0.8, 0.385, 5, lambda K: 1), "alpha_below_c": (0.38, 0.385, 3, lambda K: 1),
-                 "nonsense": (0.38, 0.385, 3, lambda K: 1), "embedded": (0.8, 0.19, 5, lambda K: 1 + 0.12 * K),
-                 "constant": (0.8, 0.19, 5, lambda K: 3.26)}
+                 "nonsense": (0.38, 0.385, 3, lambda K: 1), "embedded": (0.8, 0.19, 16, lambda K: 1 + 0.12 * K),
+                 "constant": (0.8, 0.19, 16, lambda K: 3.26)}
         for width in (1200, 390):
             shown = self.show("speedup.html", actions, width)
             for name, (alpha, c, chosen, v) in cases.items():
@@ -307,7 +307,7 @@ class Browser(unittest.TestCase):
                               f"no K from 1 to {MOST} is faster", shown[name]["verdict"], name)
                 self.assertEqual(f"best: K = {best}," in shown[name]["curve"], best > 0, name)
             self.assertIn("alpha is not above c (0.38 ≤ 0.385)", shown["alpha_below_c"]["verdict"])
-            self.assertIn("K = 5 does not pay", shown["embedded"]["verdict"])
+            self.assertIn("K = 16 does not pay", shown["embedded"]["verdict"])
 
     def test_trace_shows_the_rounds(self):
         trace = interactive_trace.trace_of(text_of("trace.html"))
