@@ -1,7 +1,9 @@
 // The rule that gives rows to the drafts of a batch, and what it knows: costs and history.
 #include "stages/07_adaptive_drafting/row_budget.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
